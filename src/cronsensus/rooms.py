@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cronsensus.after.room import make_after_room
-from cronsensus.batching.room import make_batching_room
-from cronsensus.node.hooks import Room
+from cronsensus.after.room import make_after_hooks
+from cronsensus.batching.room import make_batching_hooks
+from cronsensus.node.hooks import HooksFactory
 
-ROOMS: tuple[Room, ...] = (make_batching_room, make_after_room)
+ROOMS: tuple[HooksFactory, ...] = (make_batching_hooks, make_after_hooks)

@@ -18,7 +18,7 @@ from cronsensus.model.batch import item_key
 from cronsensus.model.ends import End, Parked
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.ledger import LedgerRange
-from cronsensus.model.occurrence import Claim, Item, scheduled_key
+from cronsensus.model.occurrence import Claim, Item, OccurrenceFilter, scheduled_key
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import Origin, State
@@ -600,6 +600,24 @@ def test_a_run_before_its_time_is_early():
     report = ledger.audit()
     assert kinds(report) == ["early"]
     assert (report.early, "1ms before" in report.findings[0].sentence) == (1, True)
+
+
+@pytest.mark.parametrize("set_back", [False, True], ids=["a backfill ahead of its time", "a clock that was set back"])
+def test_a_stretch_is_judged_whole_although_many_earlier_runs_were_made_after_it(monkeypatch, set_back):
+    monkeypatch.setattr("cronsensus.audit.runs.PAGE", 2)
+    ledger = Ledger(tick(every("1h")))
+    if set_back:
+        ledger.clock.advance(3500)
+        ledger.keep()
+        ledger.store.enqueue([Item(job="tick")])
+        ledger.clock.step(-3400)
+    else:
+        ledger.store.backfill("tick", [START + 3600 * SECOND], by="me")
+    [first] = ledger.store.occurrences(OccurrenceFilter(job="tick"))
+    ledger.store._space.occurrences[first.id].state = State.SUCCEEDED  # and no run says so
+    ledger.store.enqueue([Item(job="tick") for _ in range(5)])
+    ledger.clock.advance(3600)
+    assert kinds(ledger.audit(since=START + 1800 * SECOND)).count("stale_write") == 1
 
 
 def test_enqueued_work_before_its_time_is_early():

@@ -93,7 +93,7 @@ def test_store_that_can_only_be_read_is_shown_with_a_note(cluster: Any, monkeypa
 def test_prune_deletes_in_batches_what_is_old_enough(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from cronsensus.cli import db
 
-    monkeypatch.setattr(db, "_AT_ONCE", 2)
+    monkeypatch.setattr(db, "_BATCH_SIZE", 2)
     cluster.every("tick", "1m")
     cluster.join()
     for _ in range(5):

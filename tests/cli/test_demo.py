@@ -211,15 +211,15 @@ def lanes():
         lane.state, lane.pid = "alive", 100
     for second in range(25):
         node = f"node-{second % 3 + 1}"
-        made.started(line("start", second, node=node, token=second))
+        made.show_start(line("start", second, node=node, token=second))
         if second == 22:
-            assert [cut.token for cut in made.killed("node-2", at=22.0)] == [22]
-            cut = made.started(line("start", 22, node="node-3", token=50, attempt=2, at=22.5))
+            assert [cut.token for cut in made.show_kill("node-2", at=22.0)] == [22]
+            cut = made.show_start(line("start", 22, node="node-3", token=50, attempt=2, at=22.5))
             assert cut is made.cuts["tick", line("start", 22).key]
             assert cut.seconds == 0.5
-            made.ended(line("end", 22, node="node-3", token=50, attempt=2))
+            made.show_end(line("end", 22, node="node-3", token=50, attempt=2))
         elif second < 24 and node in {"node-1", "node-2", "node-3"} and made[node].state == "alive":
-            made.ended(line("end", second, node=node, token=second))
+            made.show_end(line("end", second, node=node, token=second))
     return made
 
 

@@ -61,6 +61,7 @@ ARGUMENTS = {
     "next": ["tick"],
     "lint": ["myjobs:scheduler"],
     "migrate apscheduler": ["aps:scheduler"],
+    "migrate celery": ["proj:app"],
     "alerts list": ["alerting:scheduler"],
     "alerts test": ["alerting:scheduler"],
     "alerts mute": ["tick", "--for", "2h", "--reason", "x"],
@@ -103,6 +104,7 @@ def test_every_command_that_prints_data_prints_one_json_document(
     write(
         "aps.py", "from apscheduler.schedulers.background import BackgroundScheduler as Theirs\nscheduler = Theirs()\n"
     )
+    write("proj.py", 'from celery import Celery\napp = Celery("proj", set_as_current=False)\n')
     cluster.every("tick", "1m", overlap="queue")
     cluster.join()
     cluster.advance(60)
@@ -138,6 +140,7 @@ def test_the_table_names_every_command_of_the_contract() -> None:
         "alerts unmute",
         "once forget",
         "migrate apscheduler",
+        "migrate celery",
         "migrate crontab",
         "db upgrade",
         "db check",

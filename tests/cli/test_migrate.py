@@ -76,6 +76,59 @@ def test_apscheduler_of_version_4_is_answered_by_which_to_install(command, shop,
     assert 'pip install "apscheduler>=3.10,<4"' in answer.text
 
 
+PROJ = """
+from celery import Celery
+app = Celery("old_proj", broker="memory://", set_as_current=False)
+app.conf.beat_schedule = {"nightly": {"task": "old_proj.report", "schedule": 30.0, "args": (42,)}}
+@app.task(shared=False)
+def report(n): print("ran", n)
+other = object()
+"""
+
+
+@pytest.fixture
+def proj(empty_folder):
+    (empty_folder / "old_proj.py").write_text(PROJ)
+    yield
+    sys.modules.pop("old_proj", None)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"), [([], "old_proj.report(42)"), (["--keep-celery"], "old_proj.report.apply_async(args=[42], ")]
+)
+def test_entries_of_beat_are_printed_as_a_program(command, proj, options, words):
+    answer = command("migrate", "celery", "old_proj:app", *options)
+    assert answer.code == 0, answer
+    space: dict[str, Any] = {"__name__": "printed"}
+    exec(compile(answer.out, "printed", "exec"), space)
+    assert {name: job.rule.describe() for name, job in space["scheduler"].jobs.items()} == {
+        "nightly": "every 30 seconds"
+    }
+    assert words in answer.out
+    assert "1 job written, 0 left out" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("old_proj", "next: cronsensus migrate celery old_proj:app"),
+        ("old_proj:ap", "'old_proj' has no attribute 'ap'"),
+        ("old_proj:other", "'old_proj:other' is a object, and no app of Celery"),
+    ],
+)
+def test_wrong_name_of_an_app_is_answered_by_what_to_type(command, proj, name, words):
+    answer = command("migrate", "celery", name)
+    assert answer.code == 2
+    assert words in answer.text
+
+
+def test_missing_celery_is_answered_by_what_to_install(command, proj, monkeypatch):
+    monkeypatch.setitem(sys.modules, "celery", None)
+    answer = command("migrate", "celery", "old_proj:app")
+    assert answer.code == 2
+    assert 'pip install "cronsensus[celery]"' in answer.text
+
+
 CRONTAB = "0 5 * * * /usr/bin/backup --all\n@daily report%\n"
 
 

@@ -5,6 +5,7 @@ BROKER, OUT and CRONSENSUS_URL say where; DIE says that sending ends this proces
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -45,7 +46,7 @@ def tick(self) -> None:
     if os.environ.get("TICK") == "fails":
         raise RuntimeError("as told")
     if os.environ.get("TICK") == "hangs":
-        time.sleep(60)
+        threading.Event().wait(60)
 
 
 @app.task

@@ -11,7 +11,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cronsensus import cron
-from cronsensus.integrations.celery.crontab_text import NoEquivalent, cron_text
+from cronsensus.integrations.celery.crontab_text import cron_text
+from cronsensus.integrations.migration import NoEquivalent
 
 APP = Celery("none", set_as_current=False)
 APP.conf.timezone = "UTC"

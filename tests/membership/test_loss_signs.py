@@ -48,7 +48,7 @@ class Watched:
     def renewed(self, *seconds: float) -> None:
         """Have renewals counted as they are to be, at these times."""
         for beats, each in enumerate(seconds, 1):
-            self.watch.compare_renewal("s", renewal(beats, each))
+            self.watch.detect_loss("s", renewal(beats, each))
 
     def looked(self, seconds: float, **watermarks: float) -> None:
         jobs: Any = [
@@ -86,7 +86,7 @@ class Watched:
 def test_renewals_that_are_all_counted_are_no_sign() -> None:
     one = Watched()
     one.renewed(10, 20, 30)
-    one.watch.compare_renewal("s", renewal(3, 40, alive=False))
+    one.watch.detect_loss("s", renewal(3, 40, alive=False))
     assert one.losses == []
     assert one.woken == []
 
@@ -104,7 +104,7 @@ def test_renewals_that_are_all_counted_are_no_sign() -> None:
 def test_fewer_renewals_than_were_made_are_a_loss_after_the_last_that_is_counted(answer: Renewal, since: float) -> None:
     one = Watched()
     one.renewed(10, 20, 30)
-    one.watch.compare_renewal("s", answer)
+    one.watch.detect_loss("s", answer)
     assert one.times == [(since, 40)]
     assert len(one.woken) == 1
 
@@ -112,10 +112,10 @@ def test_fewer_renewals_than_were_made_are_a_loss_after_the_last_that_is_counted
 def test_what_a_store_forgot_is_counted_no_more_after_the_loss_was_found() -> None:
     one = Watched()
     one.renewed(10, 20, 30)
-    one.watch.compare_renewal("s", renewal(2, 100))
-    one.watch.compare_renewal("s", renewal(3, 200))
+    one.watch.detect_loss("s", renewal(2, 100))
+    one.watch.detect_loss("s", renewal(3, 200))
     assert one.times == [(10, 100)]
-    one.watch.compare_renewal("s", renewal(2, 300))
+    one.watch.detect_loss("s", renewal(2, 300))
     assert one.times == [(10, 300)]
 
 
@@ -124,7 +124,7 @@ def test_loss_of_more_renewals_than_are_kept_begins_no_later_than_the_last_that_
     one = Watched()
     one.renewed(*range(10, 1001, 10))
     assert len(one.watch._beats) <= module.MOST_BEATS
-    one.watch.compare_renewal("s", renewal(counted, 2000, alive=False))
+    one.watch.detect_loss("s", renewal(counted, 2000, alive=False))
     [(since, _)] = one.times
     assert since is not None
     last = 10 * counted if counted else -BEFORE.total_seconds()
@@ -138,16 +138,16 @@ def test_renewals_are_thinned_out_once_there_are_more_than_are_kept(monkeypatch:
     for many, counted, since in ((4, 3, 30), (5, 3, 20), (5, 4, 40), (6, 5, 50)):
         one = Watched()
         one.renewed(*range(10, 10 * many + 1, 10))
-        one.watch.compare_renewal("s", renewal(counted, 100, alive=False))
+        one.watch.detect_loss("s", renewal(counted, 100, alive=False))
         assert one.times == [(since, 100)], many
 
 
 def test_second_loss_that_reaches_back_further_begins_earlier() -> None:
     one = Watched()
     one.renewed(10, 20, 30)
-    one.watch.compare_renewal("s", renewal(2, 100, alive=False))
-    one.watch.compare_renewal("s", renewal(1, 200, alive=False))
-    one.watch.compare_renewal("s", renewal(0, 300, alive=False))
+    one.watch.detect_loss("s", renewal(2, 100, alive=False))
+    one.watch.detect_loss("s", renewal(1, 200, alive=False))
+    one.watch.detect_loss("s", renewal(0, 300, alive=False))
     assert one.times == [(20, 100), (10, 200), (-BEFORE.total_seconds(), 300)]
 
 
@@ -155,22 +155,22 @@ def test_second_loss_that_reaches_back_further_begins_earlier() -> None:
 def test_renewal_that_does_not_tell_is_no_sign(answer: Renewal) -> None:
     one = Watched()
     one.renewed(10, 20)
-    one.watch.compare_renewal("s", answer)
+    one.watch.detect_loss("s", answer)
     assert one.losses == []
 
 
 def test_renewal_of_another_session_is_no_sign() -> None:
     one = Watched()
     one.renewed(10, 20)
-    one.watch.compare_renewal("before", renewal(0, 40, store="b"))
+    one.watch.detect_loss("before", renewal(0, 40, store="b"))
     assert one.losses == []
 
 
 def test_renewal_in_another_store_tells_of_an_emptied_one_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
     one = Watched()
     one.renewed(10, 20)
-    one.watch.compare_renewal("s", renewal(0, 40, alive=False, store="b"))
-    one.watch.compare_renewal("s", renewal(0, 50, alive=False, store="b"))
+    one.watch.detect_loss("s", renewal(0, 40, alive=False, store="b"))
+    one.watch.detect_loss("s", renewal(0, 50, alive=False, store="b"))
     [found] = one.losses
     assert (found.since, found.until, found.emptied) == (at(20), at(40), True)
     assert len(one.woken) == 1
@@ -185,7 +185,7 @@ def test_renewals_are_counted_also_in_a_store_without_an_identity() -> None:
     one.losses  # noqa: B018 - of the other store
     one.open("s")
     one.renewed(10, 20)
-    one.watch.compare_renewal("s", renewal(1, 100, store="b"))
+    one.watch.detect_loss("s", renewal(1, 100, store="b"))
     assert one.times == [(-BEFORE.total_seconds(), 100)]
 
 

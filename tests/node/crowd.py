@@ -21,7 +21,7 @@ from cronsensus.model.step import Done, Step
 from cronsensus.node.executors.base import Call
 from cronsensus.node.round import Round
 from cronsensus.stores.memory import MemoryStore
-from cronsensus.stores.values import AT_ONCE, View
+from cronsensus.stores.values import NO_DELAY, View
 from cronsensus.timing.clock import ManualClock
 from tests.node.recording_executor import RecordingExecutor, new_session, node_by_hand
 
@@ -66,7 +66,7 @@ class Watched(MemoryStore):
     kept: tuple[View, timedelta, int] | None = None
     """A look, how far ahead it saw, and in which turn it was asked."""
 
-    def look(self, *, limit: int = 100, ahead: timedelta = AT_ONCE, **more: Any) -> View:
+    def look(self, *, limit: int = 100, ahead: timedelta = NO_DELAY, **more: Any) -> View:
         self.crowd.note("look")
         if self.kept is not None:
             view, saw, in_turn = self.kept

@@ -25,7 +25,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def ends(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> AcceptedEnds:
-    monkeypatch.setattr(accepted_ends, "MOST_TEXT", MOST)
+    monkeypatch.setattr(accepted_ends, "MOST_TEXT_CHARACTERS", MOST)
     return AcceptedEnds(clock)
 
 

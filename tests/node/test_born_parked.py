@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cronsensus.after.room import make_after_room
+from cronsensus.after.room import make_after_hooks
 from cronsensus.after.waking import Ended
 from cronsensus.model.ends import End, Final
 from cronsensus.model.gate import After, Rule, Which
@@ -68,7 +68,7 @@ class Night:
         self.nodes = {name: self._node(name) for name in "PE"}
 
     def _node(self, name: str) -> Waking:
-        node = Waking(self.store, self.clock, {}, lambda: self.woken.append(name), [make_after_room])
+        node = Waking(self.store, self.clock, {}, lambda: self.woken.append(name), [make_after_hooks])
         node.on_told = lambda: None
         node.learn_view(self.store.look())
         return node

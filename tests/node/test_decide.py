@@ -22,9 +22,9 @@ from cronsensus.node.decide import (
     AFTER_A_LOST_RACE,
     CLOCK_SET,
     ENSURE_RUNS_EVERY,
-    HINTED,
     HOUSEKEEPING,
     INSTANT,
+    LATE_LOOK_SECONDS,
     LOOK_AFTER_WORK,
     LOOKS_APART,
     POLL,
@@ -39,7 +39,7 @@ from cronsensus.node.situation import Adopt, Facts, Fired, Firing, Look, Memory,
 from cronsensus.node.turn_order import (
     IN_FRONT,
     LOOKOUT,
-    POLL_UNTOLD,
+    POLL_DEAF,
     STAGGER,
     SWEEP,
     is_in_front,
@@ -47,7 +47,7 @@ from cronsensus.node.turn_order import (
     seconds_to_lookout,
     turn_of,
 )
-from cronsensus.stores.values import AT_ONCE, Partition, View
+from cronsensus.stores.values import NO_DELAY, Partition, View
 from tests.node.views import NOW, SECOND, holder, job, jobs, view
 
 HERE = 1000.0
@@ -158,7 +158,7 @@ def test_late_nodes_leave_a_notification_to_those_in_front_and_look_one_after_th
             facts = Facts(session=session, free_slots=4, notified=notified, asked=not notified)
             step, memory = decide.next_step(memory, facts, HERE)
             assert isinstance(step, Sleep)
-            assert HINTED[0] <= step.seconds <= HINTED[1]
+            assert LATE_LOOK_SECONDS[0] <= step.seconds <= LATE_LOOK_SECONDS[1]
             waits.append(step.seconds)
             assert decide.next_step(memory, facts, HERE + step.seconds)[0] == NOW_LOOK
         assert len(set(waits)) == len(CROWD)
@@ -174,7 +174,7 @@ def test_late_nodes_leave_a_notification_to_those_in_front_and_look_one_after_th
         (True, {}, {}, (True, False)),
         (False, {}, {}, (False, False)),
         (False, {"again": True}, {}, (False, True)),
-        (False, {}, {"told": False}, (False, True)),
+        (False, {}, {"hears_notifications": False}, (False, True)),
     ],
     ids=["as many as wanted: more may wait", "fewer: nothing is left", "more still waits", "the queue is at its end",
          "a result, and more waits", "a result: nothing new to see", "a run is tried again", "no notification comes"],
@@ -288,7 +288,7 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
     "nothing is due and nothing runs": (Situation(), {"sleep": POLL}),
     "the same, and the program has alerts": (Situation(facts={"internal": True}), {"sleep": ENSURE_RUNS_EVERY}),
     "the same where no notification reaches the node": (
-        Situation(facts={"told": False}), {"sleep": POLL_UNTOLD / SECOND},
+        Situation(facts={"hears_notifications": False}), {"sleep": POLL_DEAF / SECOND},
     ),
     "the lease of another node's run ends soon": (
         Situation(view=view(holders=(holder(left=100 * MS),))), {"sleep": 0.1},
@@ -298,9 +298,9 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
         {"sleep": 2 + WATCH},
     ),
     "an own run is not watched": (Situation(view=view(holders=(holder("a"),))), {"sleep": POLL}),
-    "a session is overdue": (Situation(view=view(holders=(holder(left=AT_ONCE),))), {"reclaim": (), "look": True}),
+    "a session is overdue": (Situation(view=view(holders=(holder(left=NO_DELAY),))), {"reclaim": (), "look": True}),
     "its own session is overdue": (
-        Situation(view=view(holders=(holder("a", left=AT_ONCE),))), {"reclaim": (), "look": True},
+        Situation(view=view(holders=(holder("a", left=NO_DELAY),))), {"reclaim": (), "look": True},
     ),
     "the process of a neighbour is gone": (
         Situation(view=view(holders=(holder(),)), facts={"gone": frozenset("b")}), {"reclaim": ("b",), "look": True},
@@ -417,15 +417,16 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
         ),
         {"fires": ["job-1"], "want": 4, "look": True},
     ),
-    "the store could not show all of one moment": (Situation(view=view(coming=AT_ONCE)), {"look": True}),
+    "the store could not show all of one moment": (Situation(view=view(coming=NO_DELAY)), {"look": True}),
     "progress is to be written": (Situation(facts={"progress_in": 0.3}), {"sleep": 0.3}),
     "a run ended meanwhile": (Situation(facts={"unsettled": True}), {"sleep": 0.0}),
     "a run that was given up keeps its slot": (Situation(facts={"given_up": True}), {"sleep": WATCH}),
     "no node is late that no notification reaches": (
         Situation(
-            session=LATE, view=view(sessions=CROWD, coming=300 * MS), facts={"told": False}, memory={"active_at": HERE}
+            session=LATE, view=view(sessions=CROWD, coming=300 * MS), facts={"hears_notifications": False},
+            memory={"active_at": HERE},
         ),
-        {"sleep": (turn_of(LATE, CROWD, NOW + 300 * MS, told=False) - NOW) / SECOND},
+        {"sleep": (turn_of(LATE, CROWD, NOW + 300 * MS, hears_notifications=False) - NOW) / SECOND},
     ),
 }  # fmt: skip
 
@@ -462,7 +463,7 @@ def test_a_node_is_late_by_what_comes_next() -> None:
         for session in CROWD:
             late = Situation(session=session, view=seen).play()[2].late
             assert late is not is_in_front(session, CROWD, instant)
-            assert not Situation(session=session, view=seen, facts={"told": False}).play()[2].late
+            assert not Situation(session=session, view=seen, facts={"hears_notifications": False}).play()[2].late
 
 
 def test_what_a_node_fired_itself_and_did_not_take_is_watched_at_its_due_time() -> None:
@@ -495,10 +496,10 @@ def test_far_from_the_store_a_node_looks_sooner_at_what_others_run(trip: float, 
 
 
 @pytest.mark.parametrize(
-    ("ago", "wait"), [(0, WATCH), (RECENTLY_ACTIVE, WATCH), (RECENTLY_ACTIVE + 1, POLL_UNTOLD / SECOND)]
+    ("ago", "wait"), [(0, WATCH), (RECENTLY_ACTIVE, WATCH), (RECENTLY_ACTIVE + 1, POLL_DEAF / SECOND)]
 )
 def test_node_without_notifications_looks_often_after_recent_activity(ago: float, wait: float) -> None:
-    untold = Situation(facts={"told": False}, memory={"active_at": HERE - ago})
+    untold = Situation(facts={"hears_notifications": False}, memory={"active_at": HERE - ago})
     assert untold.follows() == {"sleep": pytest.approx(wait)}
 
 
@@ -522,7 +523,7 @@ def test_nodes_without_notifications_look_in_turns_with_short_gaps(count: int) -
             # An estimate of the store's clock may be a little off.
             at += seconds_to_lookout(session, crowd, at + 5 * MS) + 3 * MS
             mine.append(at)
-        assert max(later - earlier for earlier, later in pairwise(mine)) <= min(count * LOOKOUT, POLL_UNTOLD) + 20 * MS
+        assert max(later - earlier for earlier, later in pairwise(mine)) <= min(count * LOOKOUT, POLL_DEAF) + 20 * MS
         looks.append(mine)
     for dead in range(count):
         others = sorted(at for number, mine in enumerate(looks) if number != dead for at in mine)
@@ -555,15 +556,15 @@ def test_a_run_of_an_internal_job_needs_no_free_slot_when_it_is_made_either() ->
 @pytest.mark.parametrize(
     ("passed", "moved", "set_by"),
     [
-        (60.0, 60 * SECOND, AT_ONCE),
-        (60.0, 60 * SECOND + CLOCK_SET, AT_ONCE),
+        (60.0, 60 * SECOND, NO_DELAY),
+        (60.0, 60 * SECOND + CLOCK_SET, NO_DELAY),
         (60.0, 3600 * SECOND, 3540 * SECOND),
         (60.0, -60 * SECOND, -120 * SECOND),
     ],
 )
 def test_a_clock_that_was_set_is_noticed(passed: float, moved: timedelta, set_by: timedelta) -> None:
     before = decide.note_look(Memory(), view(), HERE, HERE)
-    assert decide.clock_set(Memory(), before) == AT_ONCE
+    assert decide.clock_set(Memory(), before) == NO_DELAY
     after = decide.note_look(before, replace(view(), now=NOW + moved), HERE + passed, HERE + passed)
     assert decide.clock_set(before, after) == set_by
 

@@ -117,9 +117,9 @@ def test_a_store_that_cannot_say_which_one_it_is_is_asked_again(caplog):
     bench.round.run_round()  # opens a session, and does not learn where
     lease = bench.round.lease
     assert lease is not None
-    assert bench.round.watch.session != lease.session
+    assert bench.round.store_watch.session != lease.session
     bench.round.run_round()
-    assert (bench.round.watch.session, bench.round.lease, store.asked) == (lease.session, lease, 2)
+    assert (bench.round.store_watch.session, bench.round.lease, store.asked) == (lease.session, lease, 2)
     bench.round.run_round()
     assert store.asked == 2
 

@@ -17,7 +17,7 @@ from cronsensus.model.occurrence import Claim, Item, LogLine, OccurrenceFilter
 from cronsensus.model.session import Renewal
 from cronsensus.node.progress import ProgressBuffer
 from cronsensus.node.round import GRACE
-from cronsensus.node.settings import WATCH, NodeSettings
+from cronsensus.node.settings import WATCH_SECONDS, NodeSettings
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.steps import say
 from cronsensus.timing.clock import ManualClock
@@ -51,12 +51,12 @@ class Bench:
             new_session=new_session(concurrency=20),
             declare=lambda store: bool(store.define_jobs(self.specs, release="1").superseded),
             on_session=self.keeper.keep_session,
-            ask_again=self.keeper.request_renewal,
+            request_renewal=self.keeper.request_renewal,
         )
 
     def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
         self.round.active_runs.cancel_runs(renewal.cancel, renewal.held)
-        self.round.reconciling.compare_renewal(lease, renewal.held, asked)
+        self.round.reconciling.compare_held(lease, renewal.held, asked)
 
     def end(self, number: int = 0) -> None:
         self.round.active_runs.receive_ending(self.hands.calls.pop(number), Ending(kind="returned"))
@@ -335,7 +335,7 @@ def test_a_run_that_cannot_be_stopped_keeps_its_slot_until_it_returns():
     bench.round.open_session()
     bench.store.enqueue([Item(job="work", key=str(number)) for number in range(3)])
     bench.hands.abandoned_count = 2
-    assert bench.round.run_round() <= WATCH  # nobody tells when a slot comes free
+    assert bench.round.run_round() <= WATCH_SECONDS  # nobody tells when a slot comes free
     assert bench.hands.calls == []
     bench.hands.abandoned_count = 1
     bench.round.run_round()

@@ -66,7 +66,7 @@ def node(noted: Noted) -> Iterator[Node]:
 def test_notification_is_answered_by_a_claim_before_the_session_is_renewed_for_it(node: Node, noted: Noted) -> None:
     node._store.enqueue([Item(job="work")])
     noted.order.clear()
-    node._on_hint()
+    node._on_notification()
     node._do_round()
     # The renewal would lock the session's row, and the claim would wait for its commit.
     assert noted.order[0] == "step"
@@ -74,7 +74,7 @@ def test_notification_is_answered_by_a_claim_before_the_session_is_renewed_for_i
 
 
 def test_notification_without_work_has_the_session_renewed_all_the_same(node: Node, noted: Noted) -> None:
-    node._on_hint()
+    node._on_notification()
     node._do_round()
     assert noted.order[-1] == "heartbeat"
 
@@ -85,7 +85,7 @@ def test_claim_wakes_the_heartbeat_no_earlier_than_a_renewal_is_due(node: Node, 
     node._renewer.renew(node._store)
     node._store.enqueue([Item(job="work")])
     noted.within.clear()
-    node._on_hint()
+    node._on_notification()
     node._do_round()
     # Its thread would compete for the interpreter with the run that begins.
     assert noted.within

@@ -1,6 +1,6 @@
 """How fast runs end on a node, and how many it therefore reserves."""
 
-from cronsensus.node.pace import LEAST_ENDS, LONGEST, MOST_RESERVED, RESERVED_FOR, SHORTEST, Pace
+from cronsensus.node.pace import LEAST_ENDS, LONGEST, MOST_RESERVED_CLAIMS, RESERVED_FOR, SHORTEST, Pace
 
 
 def test_pace_is_unknown_until_enough_runs_have_ended_while_all_slots_were_taken():
@@ -26,5 +26,5 @@ def test_pace_follows_what_comes_in():
 
 
 def test_reserve_is_bounded():
-    assert Pace(1e6).reserve_limit == MOST_RESERVED
+    assert Pace(1e6).reserve_limit == MOST_RESERVED_CLAIMS
     assert Pace(9.0).reserve_limit == 0

@@ -183,7 +183,9 @@ def test_a_claim_that_was_given_back_and_that_the_store_forgot_is_given_back_aga
 
 
 def test_an_end_that_is_known_no_more_means_that_the_run_is_run_again(monkeypatch):
-    monkeypatch.setattr(accepted_ends, "MOST_TEXT", -1)  # while the lease lasts: the run is adopted, and not taken over
+    monkeypatch.setattr(
+        accepted_ends, "MOST_TEXT_CHARACTERS", -1
+    )  # while the lease lasts: the run is adopted, and not taken over
     bench = Forgetful()
     (number,) = bench.enqueue()
     bench.step()
@@ -199,7 +201,7 @@ def test_an_end_that_is_known_no_more_means_that_the_run_is_run_again(monkeypatc
 
 
 def test_an_at_most_once_run_whose_end_is_known_no_more_is_closed_and_not_run_again(monkeypatch):
-    monkeypatch.setattr(accepted_ends, "MOST_TEXT", -1)
+    monkeypatch.setattr(accepted_ends, "MOST_TEXT_CHARACTERS", -1)
     bench = Forgetful(job(on_crash="fail"))
     (number,) = bench.enqueue()
     bench.step()
@@ -403,7 +405,7 @@ def test_one_renewal_alone_stops_no_run():
     assert lease is not None
     asked = lease.note_request()
     bench.clock.advance(TICK)
-    bench.round.reconciling.compare_renewal(lease, (), asked)
+    bench.round.reconciling.compare_held(lease, (), asked)
     bench.round.run_round()
     assert not bench.hands.calls[0].run.cancelled.is_set()
 
@@ -417,7 +419,7 @@ def test_a_renewal_asked_before_a_claim_was_answered_says_nothing_about_that_cla
     bench.enqueue()
     bench.step()
     for asked in early:
-        bench.round.reconciling.compare_renewal(lease, (), asked)
+        bench.round.reconciling.compare_held(lease, (), asked)
         bench.round.run_round()
     assert not bench.hands.calls[0].run.cancelled.is_set()
 
@@ -434,7 +436,7 @@ def test_a_renewal_asked_before_an_end_was_answered_says_nothing_about_that_run(
     bench.clock.advance(TICK)
     bench.finish()
     for asked in early:
-        bench.round.reconciling.compare_renewal(lease, (key,), asked)
+        bench.round.reconciling.compare_held(lease, (key,), asked)
         bench.round.run_round()
     assert bench.round.stats.settled == 1
 

@@ -71,7 +71,7 @@ class Compared:
     def hears(self, *held: Key, after: float = 1.0) -> None:
         """Hear a renewal that is asked so many seconds later."""
         self.clock.advance(after)
-        self.compare.compare_renewal(self.lease, held, self.lease.note_request())
+        self.compare.compare_held(self.lease, held, self.lease.note_request())
 
     def judges(self, *held: Key, times: int = 2) -> None:
         for _ in range(times):

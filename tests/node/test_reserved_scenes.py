@@ -53,13 +53,13 @@ class Node:
             functions=["work", "broken"],
             reserves=reserves,
             on_session=self.renewer.keep_session,
-            ask_again=self.renewer.request_renewal,
+            request_renewal=self.renewer.request_renewal,
         )
         self.round.run_round()
 
     def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
         self.round.active_runs.cancel_runs(renewal.cancel, renewal.held)
-        self.round.reconciling.compare_renewal(lease, renewal.held, asked)
+        self.round.reconciling.compare_held(lease, renewal.held, asked)
 
     @property
     def begun(self) -> list[int]:

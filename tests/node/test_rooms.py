@@ -9,8 +9,8 @@ import pytest
 
 import cronsensus.node
 from cronsensus import Run, Scheduler, every, rooms
-from cronsensus.after.room import make_after_room
-from cronsensus.batching.room import make_batching_room
+from cronsensus.after.room import make_after_hooks
+from cronsensus.batching.room import make_batching_hooks
 from cronsensus.errors import StoreCorrupt
 from cronsensus.insight.waiting import why_it_waits
 from cronsensus.model.occurrence import Claim, OccurrenceFilter
@@ -119,7 +119,7 @@ def test_what_a_feature_stumbles_over_is_not_looked_at_again_and_the_others_go_o
 def test_a_room_that_is_taken_out_takes_nothing_else_with_it(
     left: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = {"batching": make_batching_room, "after": make_after_room}
+    kept = {"batching": make_batching_hooks, "after": make_after_hooks}
     monkeypatch.setattr(rooms, "ROOMS", tuple(kept[name] for name in left))
     scheduler = Scheduler(f"sqlite:///{tmp_path}/jobs.db")
 

@@ -15,7 +15,7 @@ from cronsensus.node.turn_order import (
     LATEST,
     LONGEST_TERMS,
     LOOKOUT,
-    POLL_UNTOLD,
+    POLL_DEAF,
     STAGGER,
     SWEEP,
     TERM,
@@ -82,7 +82,7 @@ def test_first_node_comes_before_the_due_time_three_right_after_it_and_all_other
 
 def test_no_node_is_late_where_notifications_do_not_reach_it() -> None:
     for instant in TERMS:
-        turns = sorted(turn_of(one, CROWD, instant, told=False) - instant for one in CROWD)
+        turns = sorted(turn_of(one, CROWD, instant, hears_notifications=False) - instant for one in CROWD)
         assert turns[:LAST_STAGGER] == [number * STAGGER for number in range(LAST_STAGGER)]
         assert set(turns[LAST_STAGGER:]) == {LAST_STAGGER * STAGGER}
 
@@ -129,13 +129,13 @@ def test_where_nothing_is_told_one_node_looks_a_third_of_a_second_after_the_othe
     for now in TERMS:
         turns = sorted(seconds_to_lookout(one, CROWD[:count], now) for one in CROWD[:count])
         assert all(b - a == LOOKOUT for a, b in pairwise(turns))
-        assert LOOKOUT / 2 <= turns[0] < turns[-1] <= POLL_UNTOLD
+        assert LOOKOUT / 2 <= turns[0] < turns[-1] <= POLL_DEAF
 
 
 def test_node_looks_out_every_two_seconds_if_it_is_alone_or_unknown_and_not_less_often_among_many() -> None:
-    assert seconds_to_lookout("a", ("a",), TERM_BEGINS) == POLL_UNTOLD
-    assert seconds_to_lookout("new", ("a", "b"), TERM_BEGINS) == POLL_UNTOLD
-    assert all(seconds_to_lookout(one, CROWD, TERM_BEGINS) <= POLL_UNTOLD + LOOKOUT / 2 for one in CROWD)
+    assert seconds_to_lookout("a", ("a",), TERM_BEGINS) == POLL_DEAF
+    assert seconds_to_lookout("new", ("a", "b"), TERM_BEGINS) == POLL_DEAF
+    assert all(seconds_to_lookout(one, CROWD, TERM_BEGINS) <= POLL_DEAF + LOOKOUT / 2 for one in CROWD)
 
 
 # --- of many runs that are fired at once ------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cronsensus.after.room import make_after_room
+from cronsensus.after.room import make_after_hooks
 from cronsensus.after.upstreams import Gates
 from cronsensus.after.waking import Ended, Held
 from cronsensus.model.ends import End, Parked
@@ -75,7 +75,7 @@ def store() -> Counted:
 
 
 def watch(store: Counted, woken: list[None]) -> Waking:
-    found = Waking(store, ManualClock(START), {}, lambda: woken.append(None), [make_after_room])
+    found = Waking(store, ManualClock(START), {}, lambda: woken.append(None), [make_after_hooks])
     found.on_told = lambda: None  # each test turns it by hand: its own thread would be quicker at times
     found.learn_view(store.look())
     store.reads.clear()

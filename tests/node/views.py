@@ -7,14 +7,14 @@ from typing import Any
 
 from cronsensus.model.job import Era, JobSpec, JobState, Policies
 from cronsensus.model.session import SessionView
-from cronsensus.stores.values import AT_ONCE, View
+from cronsensus.stores.values import NO_DELAY, View
 from cronsensus.triggers import every
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 
 
-def job(due_in: timedelta = AT_ONCE, *, number: int = 1, active: int = 0, overlap: str = "skip") -> JobState:
+def job(due_in: timedelta = NO_DELAY, *, number: int = 1, active: int = 0, overlap: str = "skip") -> JobState:
     """Return a job of each half minute that is due so long after ``NOW``."""
     trigger = every("30s", start=NOW + due_in)
     policies = Policies.read({"overlap": overlap})

@@ -29,7 +29,7 @@ from tests.servers.distance import patience
 SECONDS = round(patience(60))
 IMPORTED = (_claims, _sql)
 # Fifty processes on two processors may pause in the middle of a transaction for longer than a healthy one does.
-_mysql.MOST_PAUSED = _postgres.MOST_PAUSED = SECONDS  # type: ignore[attr-defined]
+_mysql.VERB_IDLE_SECONDS = _postgres.VERB_IDLE_SECONDS = SECONDS  # type: ignore[attr-defined]
 
 
 def work(url: str, kind: str, table: str, say: Callable[..., None], stop: int) -> None:

@@ -12,8 +12,8 @@ AT_ONCE = 20
 
 @pytest.mark.parametrize("first", [0, AT_ONCE])
 def test_no_promise_is_broken_in_herds_and_by_late_nodes(first, monkeypatch):
-    monkeypatch.setattr(herd, "MOST_DUE", 1)
-    monkeypatch.setattr(herd, "LEAST_DUE", 1)
+    monkeypatch.setattr(herd, "MOST_DUE_JOBS", 1)
+    monkeypatch.setattr(herd, "LEAST_DUE_JOBS", 1)
     monkeypatch.setattr(turn_order, "IN_FRONT", 1)
     happened = Counter[str]()
     set_alarm = decide.set_alarm

@@ -29,7 +29,7 @@ from cronsensus.model.states import State
 from cronsensus.model.step import Done, GiveBack, Step, Want
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, SessionRow, World
-from cronsensus.stores.values import AT_ONCE, Partition, Pruned, View
+from cronsensus.stores.values import NO_DELAY, Partition, Pruned, View
 from cronsensus.timing.clock import SystemClock
 from cronsensus.timing.instants import LATEST
 
@@ -214,7 +214,7 @@ class ShowsTheNextTwice(BrokenStore):
     rejected_by = "test_the_next_job_comes_later_than_the_look_goes_ahead_also_where_more_come_than_it_shows"
 
     def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
-        return replace(super()._look(limit, partition, ahead), next_job=super()._look(0, None, AT_ONCE).next_job)
+        return replace(super()._look(limit, partition, ahead), next_job=super()._look(0, None, NO_DELAY).next_job)
 
 
 class SharesByPlace(BrokenStore):

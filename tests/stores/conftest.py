@@ -87,7 +87,7 @@ def is_about_set_up(request: pytest.FixtureRequest) -> bool:
 def _place(request: pytest.FixtureRequest, kind: str) -> Iterator[str]:
     # A busy machine may pause in the middle of a transaction for longer than a healthy node does.
     for driver in (mysql_driver, postgres_driver):
-        request.getfixturevalue("monkeypatch").setattr(driver, "MOST_PAUSED", 60.0)
+        request.getfixturevalue("monkeypatch").setattr(driver, "VERB_IDLE_SECONDS", 60.0)
     if is_about_set_up(request):
         yield request.getfixturevalue(f"{kind}_url")
         return

@@ -50,7 +50,7 @@ def test_a_clock_that_differs_is_said(store: Store, monkeypatch: pytest.MonkeyPa
 def test_wake_ups_are_tried_where_there_are_any(store: Store) -> None:
     said = store_checks.check_wake_ups(store, store.describe())
     assert said.level == "ok"
-    assert ("a hint arrives" in said.text) == store.capabilities.notify
+    assert ("a notification arrives" in said.text) == store.capabilities.notify
 
 
 def test_connections_of_all_slots_are_compared_with_what_the_server_has(store: Store) -> None:

@@ -19,7 +19,7 @@ from cronsensus import Scheduler
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.stores import Store, open_store
-from cronsensus.stores.presence import MOST_UNANSWERED
+from cronsensus.stores.presence import MOST_UNANSWERED_LOOKS
 from cronsensus.stores.sql.mysql.mysql_presence import names_of
 from cronsensus.stores.sql.postgres.postgres_presence import key_of
 from cronsensus.testing.conformance.fixtures import a_session
@@ -379,7 +379,7 @@ def test_looking_for_signs_costs_nothing_while_no_other_session_holds_anything(p
     store.migrate()
     for session in ("s1", "s2"):
         store.open_session(a_session(session), lease=LEASE)
-    for _ in range(MOST_UNANSWERED):  # another session may show its sign a moment after it was opened
+    for _ in range(MOST_UNANSWERED_LOOKS):  # another session may show its sign a moment after it was opened
         store.look()
     asked: list[object] = []
     with pytest.MonkeyPatch.context() as patched:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cronsensus.stores.presence import MOST_UNANSWERED, Observations, SignRecord
+from cronsensus.stores.presence import MOST_UNANSWERED_LOOKS, Observations, SignRecord
 from cronsensus.stores.sql.mysql.mysql_presence import list_present as present_on_mysql
 from cronsensus.stores.sql.postgres.postgres_presence import list_present as present_on_postgres
 
@@ -58,7 +58,7 @@ def test_a_new_connection_asks_once_and_then_while_something_is_held_or_may_come
     assert observations.worth_asking(nothing, nothing)
     observations.note([], {}, 0)
     assert not observations.worth_asking(nothing, nothing)
-    for _ in range(MOST_UNANSWERED):
+    for _ in range(MOST_UNANSWERED_LOOKS):
         assert observations.worth_asking(nothing, frozenset("s"))
         observations.note([], {"s": SignRecord(1, SILENT)}, 1)
     assert not observations.worth_asking(nothing, frozenset("s"))

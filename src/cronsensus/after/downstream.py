@@ -1,4 +1,4 @@
-"""What comes after a job, and what of it is done again with it."""
+"""List what comes after a job, and plan which of it runs again with it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from cronsensus.timing.instants import format_instant
 
 @dataclass(frozen=True, slots=True)
 class Downstream:
-    """What comes after a job, directly or not.
+    """The jobs that come after a job, directly or not.
 
     Attributes:
-        jobs: those that come after it by the same nominal time, each behind what it comes after.
-        others: those that come after one of them by other times; nothing is done again for these.
+        jobs: those that wait for the same nominal time; each stands behind its upstreams.
+        others: those that wait for other times. They are not run again.
     """
 
     jobs: tuple[str, ...]
@@ -28,43 +28,43 @@ class Downstream:
 
 
 def list_downstream(rules: Mapping[str, Sequence[Rule]], job: str) -> Downstream:
-    """Return what comes after a job, each behind what it comes after itself."""
-    behind: dict[str, None] = {job: None}
+    """Return the jobs that come after a job. Each stands behind its upstreams."""
+    downstream: dict[str, None] = {job: None}
     others: dict[str, None] = {}
     rules, _ = without_circles(rules)
     for name in in_order(rules):
-        which = {rule.which for rule in rules.get(name, ()) if rule.job in behind}
+        which = {rule.which for rule in rules.get(name, ()) if rule.job in downstream}
         if "same" in which:
-            behind[name] = None
+            downstream[name] = None
         elif which:
             others[name] = None
-    return Downstream(tuple(behind)[1:], tuple(others))
+    return Downstream(tuple(downstream)[1:], tuple(others))
 
 
 def names_after(rules: Mapping[str, Sequence[Rule]], job: str) -> tuple[str, ...]:
-    """Return the names of all that comes after a job, directly or not."""
+    """Return the names of all jobs that come after a job, directly or not."""
     found = list_downstream(rules, job)
     return (*found.jobs, *found.others)
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
-    """What a job and all that comes after it, run now, are.
+class TriggerPlan:
+    """Which jobs run after a job that is triggered with its downstream.
 
     Attributes:
-        jobs: those that come after it, each behind what it comes after itself.
-        left: jobs that do not run, and why.
+        jobs: those that run. Each stands behind its upstreams.
+        left_out: those that do not run, and why.
     """
 
     jobs: tuple[str, ...]
-    left: tuple[tuple[str, str], ...]
+    left_out: tuple[tuple[str, str], ...]
 
 
-def chain_from(rules: Mapping[str, Sequence[Rule]], job: str) -> Chain:
-    """Return what runs after a job that is run now.
+def plan_trigger(rules: Mapping[str, Sequence[Rule]], job: str) -> TriggerPlan:
+    """Return which jobs run after a job that is triggered with its downstream.
 
     Raises:
-        InvalidOption: it comes after another job itself, and would wait for that.
+        InvalidOption: the job comes after another one, and would wait for it.
     """
     if rules.get(job):
         before = ", ".join(repr(rule.job) for rule in rules[job])
@@ -73,60 +73,62 @@ def chain_from(rules: Mapping[str, Sequence[Rule]], job: str) -> Chain:
             "one time of it again: cronsensus runs retry ID --downstream"
         )
     found, runs = list_downstream(rules, job), [job]
-    left = [(name, "it comes after other times of it") for name in found.others]
+    left_out = [(name, "it comes after other times of it") for name in found.others]
     for name in found.jobs:
         missing = [rule.job for rule in rules[name] if rule.which == "same" and rule.job not in runs]
         if missing:
-            left.append((name, f"it also comes after {', '.join(missing)}, which does not run now"))
+            left_out.append((name, f"it also comes after {', '.join(missing)}, which does not run now"))
         else:
             runs.append(name)
-    return Chain(tuple(runs[1:]), tuple(left))
+    return TriggerPlan(tuple(runs[1:]), tuple(left_out))
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
-    """What a retry with all that comes after it does.
+class RetryPlan:
+    """Which runs are tried again when a run is retried with its downstream.
 
     Attributes:
-        runs: those that are run again, each behind what it comes after: the gate of the next sees an active one.
-            The first is left out if it was run again already; behind it is then what was not.
-        left: jobs of which nothing is run again, and why.
+        runs: those that are tried again. Each stands behind its upstreams, so that its gate finds them active. If the
+            first one was tried again already, only those are here that were not.
+        left_out: jobs of which nothing is tried again, and why.
     """
 
     runs: tuple[Occurrence, ...]
-    left: tuple[tuple[str, str], ...]
+    left_out: tuple[tuple[str, str], ...]
 
 
 def retried_already(occurrence: int, newest: int, state: State) -> str:
-    """Return what a second retry of a run found, and what to type for one more."""
+    """Return the message for a second retry of a run: what the first one made, and what to type for one more."""
     more = f"for one more: cronsensus runs retry {occurrence} --again"
-    then = more if state.final else f"see it: cronsensus runs show {newest}"
-    return f"run {occurrence} was tried again already as run {newest} ({state}); {then}"
+    next_step = more if state.final else f"see it: cronsensus runs show {newest}"
+    return f"run {occurrence} was tried again already as run {newest} ({state}); {next_step}"
 
 
-def retry_downstream(store: Store, rules: Mapping[str, Sequence[Rule]], one: Occurrence) -> Again:
-    """Return what to run again after a run that has ended, and it first; repeated, what is still to be run again.
+def plan_retry(store: Store, rules: Mapping[str, Sequence[Rule]], run: Occurrence) -> RetryPlan:
+    """Return which runs to try again with a run that has ended: that run, and those that came after it.
+
+    A second call returns what the first one's caller has not tried again yet.
 
     Raises:
-        InvalidOption: it has no nominal time, so nothing comes after it.
+        InvalidOption: the run has no nominal time, so nothing comes after it.
     """
-    if one.scheduled_for is None:
+    if run.scheduled_for is None:
         raise InvalidOption(
-            f"run {one.id} of {one.job!r} has no nominal time, so nothing comes after it; retry it without downstream"
+            f"run {run.id} of {run.job!r} has no nominal time, so nothing comes after it; retry it without downstream"
         )
-    found, at = list_downstream(rules, one.job), one.scheduled_for
-    newest = retry_chain(store, one)[-1]
-    runs, left = [one], [(job, "it comes after other times of it") for job in found.others]
-    if newest is not one:
-        runs, left = [], [(one.job, retried_already(one.id, newest.id, newest.state)), *left]
+    found, at = list_downstream(rules, run.job), run.scheduled_for
+    newest = retry_chain(store, run)[-1]
+    runs, left_out = [run], [(job, "it comes after other times of it") for job in found.others]
+    if newest is not run:
+        runs, left_out = [], [(run.job, retried_already(run.id, newest.id, newest.state)), *left_out]
     for job in found.jobs:
         last = store.occurrences(OccurrenceFilter(job=job, scheduled_from=at, scheduled_until=at), limit=1)
         if not last:
-            left.append((job, f"it has no run for {format_instant(at)}"))
+            left_out.append((job, f"it has no run for {format_instant(at)}"))
         elif not last[0].state.final:
-            left.append((job, f"its run {last[0].id} is {last[0].state}"))
-        elif newest is not one and last[0].id > newest.id:
-            left.append((job, f"run {last[0].id} came after that ({last[0].state})"))
+            left_out.append((job, f"its run {last[0].id} is {last[0].state}"))
+        elif newest is not run and last[0].id > newest.id:
+            left_out.append((job, f"run {last[0].id} came after that ({last[0].state})"))
         else:
             runs.append(last[0])
-    return Again(tuple(runs), tuple(left))
+    return RetryPlan(tuple(runs), tuple(left_out))

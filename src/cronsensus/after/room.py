@@ -7,6 +7,6 @@ from cronsensus.after.waking import UpstreamWaker
 from cronsensus.node.hooks import Hooks, Host
 
 
-def make_after_room(host: Host) -> Hooks:
+def make_after_hooks(host: Host) -> Hooks:
     """Make the hooks of jobs that come after others for a node."""
     return Hooks(UpstreamAdmission(host), UpstreamWaker(host))

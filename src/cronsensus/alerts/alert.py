@@ -14,7 +14,7 @@ from cronsensus.alerts.sending import Target, check_target
 from cronsensus.errors import InvalidOption
 from cronsensus.security.masking import mask_target
 from cronsensus.timing.durations import Duration, parse_duration
-from cronsensus.triggers.options import unknown
+from cronsensus.triggers.options import describe_unknown_option
 
 DEFAULT = ("failed", "missed")
 BACKLOG = "10m"
@@ -62,7 +62,7 @@ class Alert:
         on, jobs = _read_texts(on, "on=['failed', 'missed']"), _read_texts(jobs, "jobs='billing-*'")
         for event in on:
             if event not in EVENTS:
-                raise InvalidOption(unknown(event, EVENTS, where="on=[…] of an Alert", instead={}))
+                raise InvalidOption(describe_unknown_option(event, EVENTS, where="on=[…] of an Alert", instead={}))
         if not on:
             raise InvalidOption("Alert(on=[]) tells of nothing; name events, as on=['failed', 'missed']")
         if not jobs or jobs == ("",):
@@ -129,7 +129,7 @@ def _read_options(options: dict[str, Any]) -> Alert:
     known = {"target", "on", "jobs", "name", "secret", "in_row", "backlog"}
     for name in options:
         if name not in known:
-            raise InvalidOption(unknown(name, known, where="an alert of the settings", instead={}))
+            raise InvalidOption(describe_unknown_option(name, known, where="an alert of the settings", instead={}))
     if "target" not in options:
         raise InvalidOption("an alert of the settings has no target; write target='https://hooks.example/…'")
     return Alert(options.pop("target"), **options)

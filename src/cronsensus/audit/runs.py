@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 
 from cronsensus.audit.batches import Batches
 from cronsensus.audit.finding_words import Words
-from cronsensus.audit.nominal import Nominals
+from cronsensus.audit.nominal import MICROSECOND, Nominals
 from cronsensus.audit.prunes import Prunes
 from cronsensus.audit.report import Finding, JobReport
 from cronsensus.audit.set_backs import SetBacks
@@ -145,9 +145,7 @@ class Runs:
 
     def judge(self, after: datetime, until: datetime, since: datetime | None) -> None:
         """Judge what belongs to nominal times in (after, until], or has none and was made in [since, until]."""
-        last: int | None = None
-        while True:
-            page = self._store.occurrences(OccurrenceFilter(job=self._job.spec.name), after=last, limit=PAGE)
+        for page in self._pages(after, until, since):
             mine = [one for one in page if _belongs(one, after, until, since)]
             runs: dict[int, list[RunView]] = defaultdict(list)
             for run in self._store.runs(*(one.id for one in mine)):
@@ -155,10 +153,23 @@ class Runs:
             for occurrence in mine:
                 self._report.others += occurrence.scheduled_for is None
                 self._judge(occurrence, _by_token(runs[occurrence.id]))
-            # Nothing is made before its nominal time, so a page of older ones ends the search.
-            if len(page) < PAGE or (since is not None and all(one.created_at < since for one in page)):
+
+    def _pages(self, after: datetime, until: datetime, since: datetime | None) -> Iterator[Sequence[Occurrence]]:
+        """Yield the occurrences that may belong to the judged stretch, newest first."""
+        where, last = OccurrenceFilter(job=self._job.spec.name), None
+        while page := self._store.occurrences(where, after=last, limit=PAGE):
+            yield page
+            if len(page) < PAGE:
                 return
             last = page[-1].id
+            if since is not None and all(self._is_made_before(one, since) for one in page):
+                # A backfill may be made long before its nominal time, so from here on that alone says what belongs.
+                where = replace(where, scheduled_from=after + MICROSECOND, scheduled_until=until)
+
+    def _is_made_before(self, occurrence: Occurrence, moment: datetime) -> bool:
+        """Whether all that is older was made before ``moment``, too: no clock was set back from there to here."""
+        at = occurrence.created_at
+        return at < moment and not self._set_backs.may_have_swapped(at, moment)
 
     def _judge(self, occurrence: Occurrence, runs: Sequence[RunView]) -> None:
         findings = self._check(occurrence, runs)
@@ -175,7 +186,7 @@ class Runs:
                 break
         for finding in findings:
             self._report.add(finding)
-        for first, second in _met(runs):
+        for first, second in _list_overlapping_attempts(runs):
             if self._is_open(first, second):
                 self._report.leave_open(self._words.attempts_overlap(occurrence, first, second))
         self._count(occurrence, runs)
@@ -199,14 +210,14 @@ class Runs:
         succeeded = [run for run in runs if run.end == "succeeded"]
         if len(succeeded) > 1:
             findings.append(words.two_successes(occurrence, succeeded))
-        if stale := self._stale(occurrence, runs):
+        if stale := self._find_stale_write(occurrence, runs):
             findings.append(words.stale(occurrence, stale))
         findings += [
             words.attempts_overlap(occurrence, first, second)
-            for first, second in _met(runs)
+            for first, second in _list_overlapping_attempts(runs)
             if not self._is_open(first, second)
         ]
-        run, due = self._due(occurrence, runs)
+        run, due = self._allowed_start(occurrence, runs)
         if run is not None and due is not None and run.started_at < due:
             findings.append(words.early(occurrence, run.started_at, due))
         if occurrence.state is State.RUNNING:
@@ -216,7 +227,7 @@ class Runs:
         return [*findings, *self._batches.judge(occurrence, runs), *self._upstreams.judge(occurrence, runs)]
 
     @staticmethod
-    def _stale(occurrence: Occurrence, runs: Sequence[RunView]) -> str | None:
+    def _find_stale_write(occurrence: Occurrence, runs: Sequence[RunView]) -> str | None:
         """Return what is wrong with the tokens and with the writer of the result."""
         for first, second in pairwise(runs):
             # A release or a snooze gives the attempt back, so the next run has the same number.
@@ -236,8 +247,11 @@ class Runs:
             return "is succeeded, although no current run says so"
         return None
 
-    def _due(self, occurrence: Occurrence, runs: Sequence[RunView]) -> tuple[RunView | None, datetime | None]:
-        """Return a run of which it is known when it might start, and that; ``None``: of no run, or not when."""
+    def _allowed_start(self, occurrence: Occurrence, runs: Sequence[RunView]) -> tuple[RunView | None, datetime | None]:
+        """Return the run whose start can be checked, and the earliest time at which it was allowed to start.
+
+        Either may be ``None``.
+        """
         at = occurrence.scheduled_for
         if at is not None:
             by_trigger = _by_schedule(occurrence) and not self._nominals.kept_elsewhere(at)
@@ -258,14 +272,14 @@ class Runs:
             if ruled_since is None or run.started_at < ruled_since:
                 continue
             pair = self._overlaps.add(_span(run))
-            if pair is not None and (both := self._still(pair)) is not None:
+            if pair is not None and (both := self._confirm_overlap(pair)) is not None:
                 finding = self._words.runs_overlap(*both)
                 if self._is_open(*both):
                     self._report.leave_open(finding)
                 else:
                     self._report.add(finding)
 
-    def _still(self, pair: tuple[_Span, _Span]) -> tuple[RunView, RunView] | None:
+    def _confirm_overlap(self, pair: tuple[_Span, _Span]) -> tuple[RunView, RunView] | None:
         """Read both runs again; return them if they really overlap."""
         found = []
         for span in pair:
@@ -276,8 +290,8 @@ class Runs:
         return (found[0], found[1]) if _span(found[0]).meets(_span(found[1])) else None
 
 
-def _met(runs: Sequence[RunView]) -> list[tuple[RunView, RunView]]:
-    """Return the neighbours of which the first still ran when the second started."""
+def _list_overlapping_attempts(runs: Sequence[RunView]) -> list[tuple[RunView, RunView]]:
+    """Return the pairs of successive attempts of which the first still ran when the second started."""
     return [(first, second) for first, second in pairwise(runs) if _span(first).meets(_span(second))]
 
 

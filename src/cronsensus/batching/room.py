@@ -7,7 +7,7 @@ from cronsensus.batching.waking import BatchWaker
 from cronsensus.node.hooks import Hooks, Host
 
 
-def make_batching_room(host: Host) -> Hooks:
+def make_batching_hooks(host: Host) -> Hooks:
     """Make the hooks of batches for a node."""
     admission = BatchAdmission(host)
     return Hooks(admission, BatchWaker(host, admission))

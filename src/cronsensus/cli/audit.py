@@ -18,12 +18,12 @@ from cronsensus.cli.output import Cell, Output, Row, print_message
 from cronsensus.insight.live_nodes import live_nodes
 from cronsensus.insight.time_words import brief_duration, exact_time, format_count, read_time
 
-SHOWN = 20
+MOST_LINES = 20
 MOST_ROWS = 50
-NUMBERS = (
+COUNT_COLUMNS = (
     "expected", "succeeded", "failed", "cancelled", "skipped", "missed", "pending", "ran", "takeovers", "duplicates",
 )  # fmt: skip
-ALWAYS = {"expected", "succeeded", "missed", "duplicates"}
+ALWAYS_SHOWN = {"expected", "succeeded", "missed", "duplicates"}
 
 
 @click.command("audit", cls=Command)
@@ -77,7 +77,7 @@ def print_report(output: Output, report: Report, *, no_node: bool = False) -> No
     """Print a report as a table, its findings, and one sentence."""
     # Verdicts add up to what was expected; then what is counted beside them. Of all but the first and those that one
     # looks for, a column without a number tells nothing.
-    numbers = [name for name in NUMBERS if name in ALWAYS or any(getattr(job, name) for job in report.jobs)]
+    numbers = [name for name in COUNT_COLUMNS if name in ALWAYS_SHOWN or any(getattr(job, name) for job in report.jobs)]
     rows: list[Row] = [
         [Cell(job.job, "bold"), *(style_count(name, getattr(job, name)) for name in numbers)]
         for job in report.jobs[:MOST_ROWS]
@@ -99,11 +99,11 @@ def print_report(output: Output, report: Report, *, no_node: bool = False) -> No
             f"{name} {brief_duration(timedelta(seconds=late.quantile(q)))}" for name, q in (("p50", 0.5), ("p99", 0.99))
         ]
         output.line(f"started late by: {', '.join(shown)}, max {brief_duration(timedelta(seconds=late.max))}")
-    for finding in report.findings[:SHOWN]:
+    for finding in report.findings[:MOST_LINES]:
         output.line(Cell(f"{finding.kind}: {finding.sentence}", "red"))
-    if report.found > SHOWN:
-        print_message(f"{report.found - SHOWN:,} more findings; -o json shows the first {len(report.findings):,}")
-    for note in report.notes[:SHOWN]:
+    if report.found > MOST_LINES:
+        print_message(f"{report.found - MOST_LINES:,} more findings; -o json shows the first {len(report.findings):,}")
+    for note in report.notes[:MOST_LINES]:
         print_message(f"note: {note}")
     output.line(closing_sentence(report, no_node=no_node))
 

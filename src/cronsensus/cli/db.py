@@ -17,7 +17,7 @@ from cronsensus.insight.time_words import exact_time, read_time
 from cronsensus.model.states import Reason
 from cronsensus.security.masking import mask
 
-_AT_ONCE = 1000
+_BATCH_SIZE = 1000
 
 
 @click.group(cls=Group)
@@ -90,10 +90,10 @@ def prune(before: str | None, *, yes: bool) -> None:
                 about=f"what ended before {shown} is to be deleted, whatever each job's keep says",
                 then="the same with --yes; or without --before, which goes by each job's keep",
             )
-        batch = store.prune(bound, limit=_AT_ONCE, by=whoami())
+        batch = store.prune(bound, limit=_BATCH_SIZE, by=whoami())
         deleted, needed = int(batch), batch.needed
-        while batch == _AT_ONCE:
-            batch = store.prune(bound, limit=_AT_ONCE, by=whoami())
+        while batch == _BATCH_SIZE:
+            batch = store.prune(bound, limit=_BATCH_SIZE, by=whoami())
             deleted, needed = deleted + batch, needed + batch.needed
             if output.terminal:
                 print_message(f"{deleted:,} so far")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cronsensus.after.downstream import chain_from, names_after
+from cronsensus.after.downstream import names_after, plan_trigger
 from cronsensus.batching.batch import Batch
 from cronsensus.cli.app import code_at_hand, complete_job, opened_store
 from cronsensus.cli.backfill import backfill
@@ -352,13 +352,13 @@ def trigger(names: tuple[str, ...], *, downstream: bool, reason: str, by: str) -
     output = Output.current()
     with opened_store() as store:
         code, rules = code_at_hand(), rules_of(every_edge(store))
-        chains = {name: chain_from(rules, name) for name in names} if downstream else {}
+        plans = {name: plan_trigger(rules, name) for name in names} if downstream else {}
         specs = [require_job(store, name).spec for name in names]
         for spec in specs:  # each, before any runs
             refuse_run_by_hand(spec)
         made: list[Enqueued | Handle] = [
             # Where we have the code, it can tell whether the function can be called like that.
-            store.trigger(name, by=by, why=reason, downstream=chains[name].jobs if downstream else ())
+            store.trigger(name, by=by, why=reason, downstream=plans[name].jobs if downstream else ())
             if code is None
             else code.trigger(name, downstream=downstream, by=by, reason=reason)
             for name in names
@@ -366,7 +366,7 @@ def trigger(names: tuple[str, ...], *, downstream: bool, reason: str, by: str) -
         store.notify()
         missing = [describe_missing_node(store, spec) for spec in specs]
     for name in names:
-        for other, why_left in chains[name].left if downstream else ():
+        for other, why_left in plans[name].left_out if downstream else ():
             print_message(f"{other} is left alone: {why_left}")
         after = () if downstream else names_after(rules, name)
         if after:
@@ -377,11 +377,11 @@ def trigger(names: tuple[str, ...], *, downstream: bool, reason: str, by: str) -
             )
             print_message(f"what comes after {name} does not follow: {', '.join(after)}; to have it follow: {then}")
     if output.printed_json(
-        {"runs": [{**made_data(one), "downstream": chains[one.job].jobs if downstream else ()} for one in made]}
+        {"runs": [{**made_data(one), "downstream": plans[one.job].jobs if downstream else ()} for one in made]}
     ):
         return
     for one in made:
-        behind = f"; after it: {', '.join(chains[one.job].jobs)}" if downstream and chains[one.job].jobs else ""
+        behind = f"; after it: {', '.join(plans[one.job].jobs)}" if downstream and plans[one.job].jobs else ""
         output.line(f"triggered {one.job}: run {one.id} is {one.state}{behind}")
     for text in dict.fromkeys(filter(None, missing)):
         print_message(f"note: {text}")

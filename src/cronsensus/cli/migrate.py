@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,6 +21,8 @@ from cronsensus.triggers.zones import zone_name
 
 if TYPE_CHECKING:
     from cronsensus.integrations.crontab.lines import Entry, Mistake
+    from cronsensus.integrations.crontab.migrating import Migration as CrontabMigration
+    from cronsensus.integrations.migration import Migration
 
 
 @click.group(cls=Group)
@@ -30,6 +32,7 @@ def migrate() -> None:
     The schema of a store is another matter: cronsensus db upgrade.
 
     cronsensus migrate apscheduler shop:scheduler
+    cronsensus migrate celery proj:app
     cronsensus migrate crontab --system /etc/crontab
     """
 
@@ -46,26 +49,56 @@ def apscheduler(name: str) -> None:
     from cronsensus.integrations.apscheduler.migrating import find_scheduler, not_starting
     from cronsensus.integrations.apscheduler.migrating import migrate as written
 
+    with not_starting():
+        given = _import_object(name, "apscheduler", "scheduler", "scheduler of APScheduler")
+        found = written(find_scheduler(given, name), SystemClock().now())
+    _print_migration(found)
+
+
+@migrate.command(cls=Command)
+@click.argument("name", metavar="MODULE:ATTR")
+@click.option("--keep-celery", is_flag=True, help="Jobs send the tasks to Celery's workers, instead of running them.")
+def celery(name: str, keep_celery: bool) -> None:  # noqa: FBT001 - a flag
+    """Print each entry of the beat of a Celery app as a job, and what has no equivalent, as comments below it.
+
+    The module is imported, with the modules of tasks that the app names. No broker and no store is asked.
+
+    cronsensus migrate celery proj:app > jobs.py
+    """
+    from cronsensus.integrations.celery import require_celery
+
+    require_celery()
+    from cronsensus.integrations.celery.migrating import migrate as written
+
+    _print_migration(written(_import_object(name, "celery", "app", "app of Celery"), name, keep_celery=keep_celery))
+
+
+def _import_object(name: str, command: str, usual: str, called: str) -> Any:
+    """Return what ``MODULE:ATTR`` names.
+
+    Raises:
+        CommandError: it names nothing; says what to type.
+    """
     module_name, _, attribute = name.partition(":")
     if not attribute:
         raise CommandError(
-            f"{name!r} is not MODULE:ATTR", then=f"cronsensus migrate apscheduler {module_name or 'shop'}:scheduler"
+            f"{name!r} is not MODULE:ATTR", then=f"cronsensus migrate {command} {module_name or 'shop'}:{usual}"
         )
-    with not_starting():
-        module = import_module(module_name)
-        if not hasattr(module, attribute):
-            raise CommandError(
-                f"{module_name!r} has no attribute {attribute!r}",
-                then=f"name the scheduler of APScheduler there: cronsensus migrate apscheduler {module_name}:NAME",
-            )
-        found = written(find_scheduler(getattr(module, attribute), name), SystemClock().now())
-    output = Output.current()
-    if output.printed_json(dataclasses.asdict(found)):
-        return
-    click.echo(found.code, nl=False)
-    print_message(
-        f"{format_count(found.jobs, 'job')} written, {found.left_out} left out; see the comments below the code"
-    )
+    module = import_module(module_name)
+    if not hasattr(module, attribute):
+        raise CommandError(
+            f"{module_name!r} has no attribute {attribute!r}",
+            then=f"name the {called} there: cronsensus migrate {command} {module_name}:NAME",
+        )
+    return getattr(module, attribute)
+
+
+def _print_migration(found: Migration | CrontabMigration) -> None:
+    if not Output.current().printed_json(dataclasses.asdict(found)):
+        click.echo(found.code, nl=False)
+        print_message(
+            f"{format_count(found.jobs, 'job')} written, {found.left_out} left out; see the comments below the code"
+        )
 
 
 @migrate.command(cls=Command)
@@ -87,12 +120,7 @@ def crontab(files: tuple[Path, ...], system: bool, tz: str | None) -> int:  # no
     zone = Zone(zone_name(tz), "--tz") if tz is not None else Zone(*machine_zone(os.environ))
     lines = [line for file in files or (Path("-"),) for line in _lines_of(file, several=len(files) > 1, system=system)]
     found = written(lines, zone, system=system)
-    output = Output.current()
-    if not output.printed_json(dataclasses.asdict(found)):
-        click.echo(found.code, nl=False)
-        print_message(
-            f"{format_count(found.jobs, 'job')} written, {found.left_out} left out; see the comments below the code"
-        )
+    _print_migration(found)
     return FAILED if found.unreadable else OK
 
 

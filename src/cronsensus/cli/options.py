@@ -16,7 +16,7 @@ from cronsensus.timing.durations import parse_duration
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-MOST_PORT = 65_535
+LARGEST_PORT = 65_535
 
 
 class DurationType(click.ParamType["timedelta"]):
@@ -40,7 +40,7 @@ class PlaceType(click.ParamType["tuple[str, int]"]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
         """Return ``value`` as host and port."""
         host, _, port = str(value).rpartition(":")
-        if not (port.isascii() and port.isdigit() and int(port) <= MOST_PORT):
+        if not (port.isascii() and port.isdigit() and int(port) <= LARGEST_PORT):
             self.fail(f"{value!r} is no port; write one such as 9464, or 0.0.0.0:9464", param, ctx)
         return host.strip("[]") or "127.0.0.1", int(port)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cronsensus.after.downstream import retry_downstream
+from cronsensus.after.downstream import plan_retry
 from cronsensus.cli.app import complete_job, opened_store
 from cronsensus.cli.asking import confirm_act
 from cronsensus.cli.errors import CommandError
@@ -45,7 +45,7 @@ from cronsensus.timing.instants import LATEST
 _TAIL = 20
 _LOOK_AGAIN = 1.0
 _PREVIEWED = 20
-_AT_ONCE = 1000
+_MOST_RUNS = 1000
 
 
 some_ids = click.argument("numbers", metavar="[ID]…", type=click.IntRange(1, 2**63 - 1), nargs=-1)
@@ -363,9 +363,9 @@ def retry(
         rules, zones = rules_of(every_edge(store)), JobZones(store)
         if downstream:
             first = _found(store, numbers[0])
-            plan = retry_downstream(store, rules, retry_chain(store, first)[-1] if again else first)
+            plan = plan_retry(store, rules, retry_chain(store, first)[-1] if again else first)
             found = list(plan.runs)
-            for name, reason_left in plan.left:
+            for name, reason_left in plan.left_out:
                 print_message(f"{name} is left alone: {reason_left}")
         elif failed:
             begin = None if since is None else zones.read_since(since, job)
@@ -416,7 +416,7 @@ def cancel(
             every = every_occurrence(store, where, newest_first=True)
             # What watches for alerts is no work that anybody queued: it is cancelled only by name.
             newest = (one for one in every if job is not None or not is_internal(one.job))
-            found = list(islice(takewhile(lambda one: begin is None or one.created_at >= begin, newest), _AT_ONCE))
+            found = list(islice(takewhile(lambda one: begin is None or one.created_at >= begin, newest), _MOST_RUNS))
         else:
             found = [_found(store, number) for number in numbers]
             for one in found:

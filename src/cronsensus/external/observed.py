@@ -84,10 +84,10 @@ def _records(store: Store) -> Iterator[dict[str, Any]]:
 
 
 def _guarded(store: Store, job: str, first: int, last: int) -> Iterator[int]:
-    """Yield the times that guarded processes ran or run."""
+    """Yield the times that guarded processes ran, run or left to be run: what beat sent is a worker's to run."""
     where = OccurrenceFilter(job=job, scheduled_from=from_micros(first), scheduled_until=from_micros(last))
     for one in _pages(store, where):
-        if one.scheduled_for is not None and one.attempt:
+        if one.scheduled_for is not None and (one.attempt or one.state is State.PENDING):
             yield to_micros(one.scheduled_for)
 
 

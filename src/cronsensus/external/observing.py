@@ -8,12 +8,14 @@ call names process and number, so a record whose answer was lost is not counted 
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections import defaultdict
 from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
+from cronsensus.errors import InvalidOption
 from cronsensus.external.observed import OBSERVED_NAME, packed
 from cronsensus.process.logger import Logger
 from cronsensus.scheduler import Scheduler
@@ -29,6 +31,22 @@ MOST = 10_000
 """Most runs that are remembered while the store is away."""
 CLOSING = 5.0
 """Longest wait for the last record."""
+VARIABLE = "CRONSENSUS_OBSERVE"
+_YES, _NO = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
+
+
+def wants_observing(observe: bool | None) -> bool:  # noqa: FBT001 - as guard has it
+    """Whether to observe only: as said in code, or else in the environment.
+
+    Raises:
+        InvalidOption: the environment says neither yes nor no.
+    """
+    if observe is not None:
+        return observe
+    said = os.environ.get(VARIABLE, "").strip().lower()
+    if said not in _YES | _NO:
+        raise InvalidOption(f"{VARIABLE}={said!r} says neither yes nor no; write {VARIABLE}=1, or leave it out")
+    return said in _YES
 
 
 class Observation:
@@ -44,7 +62,8 @@ class Observation:
         """
         self._ours = ours
         self._first, self._every = first, every
-        self._lock = threading.Lock()
+        # Beat closes from a handler of SIGTERM, which may come in the middle of a note.
+        self._lock = threading.RLock()
         self._ran: dict[str, list[int]] = defaultdict(list)
         self._count = self._forgotten = 0
         self._over = threading.Event()

@@ -30,8 +30,8 @@ _END = {
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """Something that happened to a run; ``after``: the time since the event before."""
+class TimelineEntry:
+    """Something that happened to a run; ``after``: the time since the entry before."""
 
     at: datetime
     after: timedelta | None
@@ -56,12 +56,12 @@ class RunReport:
     batch: BatchView | None = None
 
     @property
-    def timeline(self) -> list[Event]:
+    def timeline(self) -> list[TimelineEntry]:
         """What happened, in order."""
         moments = sorted(self._moments(), key=lambda moment: moment[0])
         befores = [None, *(at for at, _ in moments)]
         return [
-            Event(at, None if before is None else at - before, text)
+            TimelineEntry(at, None if before is None else at - before, text)
             for (at, text), before in zip(moments, befores, strict=False)
         ]
 

@@ -132,7 +132,7 @@ def check_wake_ups(store: Store, described: dict[str, Any]) -> Check:
         listener.close()
         thread.join(WAKE_UP)
     if heard.is_set():
-        return Check("wake-ups", OK_LEVEL, f"a hint arrives within {(clock.monotonic() - begun) * 1000:.0f} ms")
+        return Check("wake-ups", OK_LEVEL, f"a notification arrives within {(clock.monotonic() - begun) * 1000:.0f} ms")
     return Check(
         "wake-ups",
         WARN,

@@ -20,7 +20,7 @@ from cronsensus.model.occurrence import Item, check_key
 from cronsensus.once.choices import OnError, OnMismatch
 from cronsensus.payload.typed import UNTYPED
 from cronsensus.timing.durations import Duration, parse_duration
-from cronsensus.triggers.options import unknown
+from cronsensus.triggers.options import describe_unknown_option
 from cronsensus.triggers.zones import instant_in
 
 T = TypeVar("T")
@@ -87,7 +87,11 @@ def read_options(job: str, options: Mapping[str, Any], zone: str) -> Call[Any]:
         InvalidDuration: as it says.
     """
     known = CallOptions.__annotations__
-    if wrong := [unknown(name, known, where="a call", instead=_WRITE_INSTEAD) for name in options if name not in known]:
+    if wrong := [
+        describe_unknown_option(name, known, where="a call", instead=_WRITE_INSTEAD)
+        for name in options
+        if name not in known
+    ]:
         raise InvalidOption("; ".join(wrong))
     given = {name: value for name, value in options.items() if value is not None}
     if "delay" in given and "at" in given:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-from cronsensus.after.downstream import chain_from, names_after, retry_downstream
+from cronsensus.after.downstream import names_after, plan_retry, plan_trigger
 from cronsensus.batching.batch import Batch
 from cronsensus.batching.declare import batch_by_hand
 from cronsensus.batching.pages import Pages, write_pages
@@ -327,8 +327,8 @@ class Operations:
         mine = {name, *names_after(rules_of(self._acts.declared.specs()), name)} if downstream else {name}
 
         def carry_out(store: Store) -> Enqueued:
-            behind = chain_from(rules_of(every_edge(store)), name).jobs if downstream else ()
-            return store.trigger(name, by=operator, why=reason, key=key, downstream=behind)
+            dependents = plan_trigger(rules_of(every_edge(store)), name).jobs if downstream else ()
+            return store.trigger(name, by=operator, why=reason, key=key, downstream=dependents)
 
         return self._acts.handle_of(self._acts.act_and_hint(mine, carry_out))
 
@@ -463,9 +463,9 @@ class Operations:
             one = store.occurrence(number) if downstream else None
             if one is not None and again:
                 one = retry_chain(store, one)[-1]
-            behind = () if one is None else retry_downstream(store, rules_of(every_edge(store)), one).runs
+            runs = () if one is None else plan_retry(store, rules_of(every_edge(store)), one).runs
             made = retry_occurrence(store, number, by=operator, why=reason, again=again)
-            for other in behind:
+            for other in runs:
                 if one is not None and other.id != one.id:
                     with suppress(LookupError):  # pruned meanwhile
                         store.retry(other.id, by=operator, why=reason, again=True)

@@ -70,9 +70,9 @@ _CONSEQUENCES = {
 
 
 class StoreWatch:
-    """Watches for the signs. Any thread may call ``compare_renewal``; the other methods belong to the node's rounds.
+    """Watches for the signs. Any thread may call ``detect_loss``; the other methods belong to the node's rounds.
 
-    A ``SessionHost`` calls ``note_opened``, ``compare_renewal``, ``note_trouble`` and ``record_losses``, from any
+    A ``SessionHost`` calls ``note_opened``, ``detect_loss``, ``note_trouble`` and ``record_losses``, from any
     thread.
     """
 
@@ -130,7 +130,7 @@ class StoreWatch:
             known, session = self._identity, self._session
         if known is not None:
             # That session is given up. Its lease ends no later by this, and the answer tells what the store remembers.
-            self.compare_renewal(session, store.renew(session, lease=GIVEN_UP))
+            self.detect_loss(session, store.renew(session, lease=GIVEN_UP))
 
     def note_opened(self, store: Store, session: str, now: datetime) -> None:
         """Remember in which store a session was opened; it may be another store than that of the previous session."""
@@ -146,8 +146,8 @@ class StoreWatch:
             self._session = session
             self._beats = OrderedDict({0: now})
 
-    def compare_renewal(self, session: str, renewal: Renewal) -> None:
-        """Compare the answer of a renewal with what this node knows."""
+    def detect_loss(self, session: str, renewal: Renewal) -> None:
+        """Detect by the answer of a renewal whether the store has lost a moment that this process knows of."""
         if renewal.beats is None or renewal.store is None:
             return
         with self._lock:

@@ -65,7 +65,7 @@ class SessionRenewer:
         self._on_renewal = on_renewal
         self._on_trouble = on_trouble
         self._beat_within = beat_within
-        self._hinted = self._asked_for = False
+        self._notified = self._asked_for = False
         self._stopped = False
         self._looked_at = -1e9
         self._kept: SessionLease | None = None
@@ -88,7 +88,7 @@ class SessionRenewer:
 
     def renew_soon(self) -> None:
         """Renew soon: something changed in the store, perhaps a request to cancel or to drain."""
-        self._hinted = True
+        self._notified = True
         self._beat_when_due()
 
     def _beat_when_due(self) -> None:
@@ -115,18 +115,18 @@ class SessionRenewer:
         every = IDLE_RENEWAL if lease.length > self._lease else min(self._lease / 3, IDLE_RENEWAL)
         # Counted from the lease itself and not from the last renewal, because a claim sets the lease too.
         wait = lease.trusted_for - (lease.length.total_seconds() * (1 - MARGIN) - every.total_seconds())
-        if self._hinted:
+        if self._notified:
             look = QUICK_LOOK if self._holds() else IDLE_LOOK
             wait = min(wait, self._looked_at + look - self._clock.monotonic())
         return wait
 
     def _renew_lease(self, store: Store, lease: SessionLease) -> float:
         asked = lease.note_request()
-        self._hinted, self._asked_for, self._looked_at = False, False, asked.at
+        self._notified, self._asked_for, self._looked_at = False, False, asked.at
         try:
             renewal = store.renew(lease.session, lease=self._lease, idle_lease=max(self._lease, IDLE_LEASE))
         except StoreError as error:
-            self._hinted = True
+            self._notified = True
             self._on_trouble(error)
             return min(1.0, self._lease.total_seconds() / 10)
         self._measure_renewal(self._clock.monotonic() - asked.at)

@@ -266,7 +266,7 @@ class SessionHost:
                 self._loss.record_losses(store)
 
     def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
-        self._loss.compare_renewal(lease.session, renewal)
+        self._loss.detect_loss(lease.session, renewal)
         if not renewal.alive:
             self._lose_session(lease, "its session was ended")
             return

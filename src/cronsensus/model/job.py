@@ -14,7 +14,7 @@ from cronsensus.errors import DuplicateJob, InvalidOption
 from cronsensus.model.gate import MOST_UPSTREAMS, After
 from cronsensus.timing.durations import Duration, parse_duration
 from cronsensus.triggers import Trigger, trigger_from_json
-from cronsensus.triggers.options import unknown
+from cronsensus.triggers.options import describe_unknown_option
 
 Overlap = Literal["skip", "queue_one", "queue", "cancel_previous", "allow"]
 CatchUp = Literal["none", "latest", "all"]
@@ -187,7 +187,9 @@ _WRITE_INSTEAD = {
 
 def unknown_option(name: str, known: set[str], *, where: str = "a job") -> InvalidOption:
     """Return the error for an unknown option, with the nearest known one."""
-    return InvalidOption(unknown(name, known, where=where, instead=_WRITE_INSTEAD if where == "a job" else {}))
+    return InvalidOption(
+        describe_unknown_option(name, known, where=where, instead=_WRITE_INSTEAD if where == "a job" else {})
+    )
 
 
 def check_choice(value: T, literal: Any, *, what: str) -> T:

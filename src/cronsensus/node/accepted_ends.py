@@ -15,7 +15,7 @@ from cronsensus.model.ends import End, Final
 from cronsensus.model.step import GiveBack
 from cronsensus.timing.clock import Clock
 
-MOST_TEXT = 32_000_000
+MOST_TEXT_CHARACTERS = 32_000_000
 """Characters of results and tracebacks that are kept at most; of more, the oldest ends are dropped."""
 MOST_ENDS = 100_000
 """Ends that are kept at most, some 50 MB; at more than 1,700 a second they are those of less than a minute."""
@@ -63,7 +63,7 @@ class AcceptedEnds:
         self._order.append((now, key))
         self._text += accepted.text
         while self._order and (
-            now - self._order[0][0] > ENDS_KEPT or self._text > MOST_TEXT or len(self._order) > MOST_ENDS
+            now - self._order[0][0] > ENDS_KEPT or self._text > MOST_TEXT_CHARACTERS or len(self._order) > MOST_ENDS
         ):
             at, oldest = self._order.popleft()
             found = self._ends.get(oldest)

@@ -17,7 +17,7 @@ from cronsensus.model.plan import Plan
 from cronsensus.planning import plan
 
 MOST_PLANS = 200
-SET_ASIDE = 60.0
+SET_ASIDE_SECONDS = 60.0
 """Seconds for which a job is left alone whose plan the store cannot take."""
 
 
@@ -52,7 +52,7 @@ class Careful(NamedTuple):
         if passing:
             return self._replace(most=1, behind=self.behind | {plans[0].job_id})
         still = tuple(one for one in self.set_aside if now < one[2])
-        return self._replace(set_aside=(*still, (plans[0].job_id, plans[0].revision, now + SET_ASIDE)))
+        return self._replace(set_aside=(*still, (plans[0].job_id, plans[0].revision, now + SET_ASIDE_SECONDS)))
 
     def after_answer(self, plans: Iterable[Plan]) -> Careful:
         """Note that the store took plans, or that another node was faster."""

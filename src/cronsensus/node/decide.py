@@ -36,7 +36,7 @@ from cronsensus.node.situation import (
     Work,
 )
 from cronsensus.node.turn_order import is_in_front, next_sweep, seconds_to_lookout, turn_of
-from cronsensus.stores.values import AT_ONCE, View
+from cronsensus.stores.values import NO_DELAY, View
 
 INSTANT = 1e-6
 """Seconds that are not worth a sleep: no clock counts less."""
@@ -48,14 +48,14 @@ POLL = 180.0
 ENSURE_RUNS_EVERY = 30.0
 """Seconds after which a node checks again that the runs which must always be there are in the store."""
 RECENTLY_ACTIVE = 10.0
-"""Where no notification reaches it, a node looks every ``watch`` for so many seconds after it saw something run or come
+"""Where no notification reaches it, a node looks every ``watch_seconds`` for this long after something ran or came
 due: what comes next is more likely to come soon. From then on nodes look in turns (``seconds_to_lookout``)."""
 LOOK_AFTER_WORK = 0.02
 """Look this many seconds after a notification was answered by a claim. By then the claim of another node is committed,
 and the thread of its own run has begun: neither meets this look."""
 LOOKS_APART = 0.1
 """Least seconds between two looks for notifications."""
-HINTED = (0.05, 0.1)
+LATE_LOOK_SECONDS = (0.05, 0.1)
 """Least and most seconds between a notification and the look of a late node: those in front go first."""
 AFTER_A_LOST_RACE = 0.01
 """Seconds until a job that another node fired is looked at again; doubles with each round in a row that brings
@@ -84,7 +84,9 @@ def next_step(memory: Memory, facts: Facts, now: float, *, worked: bool = False)
         want = _claim_count(memory, facts)
         if want or more or facts.unsettled or facts.progress_in == 0.0:
             # What another node fired ahead of its time, and cannot run itself, is to begin on time here, too.
-            return Work(want, more, memory.nodes, _lead_seconds(memory) if want and facts.notified else AT_ONCE), memory
+            return Work(
+                want, more, memory.nodes, _lead_seconds(memory) if want and facts.notified else NO_DELAY
+            ), memory
     if facts.lost:
         return Sleep(0.0), memory
     if facts.in_doubt:
@@ -95,7 +97,7 @@ def next_step(memory: Memory, facts: Facts, now: float, *, worked: bool = False)
         return Look(_lead_seconds(memory), memory.herd.job_limit(facts.free_slots), memory.herd.partition), memory
     if facts.unsettled:
         return Sleep(0.0), memory
-    wait = facts.watch if facts.draining else memory.look_at - now
+    wait = facts.watch_seconds if facts.draining else memory.look_at - now
     return Sleep(wait if facts.progress_in is None else min(wait, facts.progress_in)), memory
 
 
@@ -107,7 +109,7 @@ def _lead_seconds(memory: Memory) -> timedelta:
 def _look_when_woken(memory: Memory, facts: Facts, now: float) -> float:
     """Return when to look for what woke this node."""
     if memory.late and (facts.asked or facts.notified):
-        least, most = HINTED
+        least, most = LATE_LOOK_SECONDS
         return now + least + random_share(f"{facts.session} {now:.3f}") * (most - least)
     if facts.asked:
         return now
@@ -121,9 +123,9 @@ def _claim_count(memory: Memory, facts: Facts) -> int:
     """
     if facts.in_doubt or facts.draining or facts.lost or memory.careful.results_alone:
         return 0
-    told = facts.notified and not memory.late
+    reacts = facts.notified and not memory.late
     takes_next = memory.hungry and (facts.unsettled or memory.herd.partition is not None)
-    return facts.free_slots if told or takes_next else 0
+    return facts.free_slots if reacts or takes_next else 0
 
 
 def note_work(memory: Memory, facts: Facts, now: float, *, want: int, claimed: int, again: bool) -> Memory:
@@ -141,7 +143,7 @@ def note_work(memory: Memory, facts: Facts, now: float, *, want: int, claimed: i
     return replace(
         memory,
         # Where notifications tell of work, the end of a run changes nothing for this node but its free slots.
-        look_at=min(memory.look_at, now) if again or exhausted or not facts.told else memory.look_at,
+        look_at=min(memory.look_at, now) if again or exhausted or not facts.hears_notifications else memory.look_at,
         hungry=claimed >= want if want else memory.hungry or claimed > 0,
         careful=memory.careful._replace(results_alone=False),
         pace=None if memory.pace is None else memory.pace._replace(worked_at=now),
@@ -187,7 +189,7 @@ def plan_firing(memory: Memory, view: View, facts: Facts, now: float) -> Firing:
         plans=plans,
         want=_fair_part(planned, view, facts.free_slots) if planned or view.backlog else 0,
         internal=facts.internal and not facts.free_slots and waits,
-        ahead=_lead_seconds(memory) if soon else AT_ONCE,
+        ahead=_lead_seconds(memory) if soon else NO_DELAY,
         left=left,
         not_planned=not_planned,
     )
@@ -208,7 +210,9 @@ def _turn_to_fire(memory: Memory, view: View, facts: Facts, job: JobState, slack
     by_time_alone = job.active == 0 or job.spec.policies.overlap == "allow"
     lead = memory.lead.seconds + slack if facts.free_slots and by_time_alone else 0.0
     due = view.now if job.due_at is None else job.due_at
-    return turn_of(facts.session, view.sessions, due, lead=timedelta(seconds=lead), told=facts.told)
+    return turn_of(
+        facts.session, view.sessions, due, lead=timedelta(seconds=lead), hears_notifications=facts.hears_notifications
+    )
 
 
 def plan_upkeep(memory: Memory, view: View, facts: Facts, now: float) -> tuple[Upkeep, Memory]:
@@ -253,7 +257,7 @@ def set_alarm(
         hungry=view.backlog or fired.created > fired.claimed,
         misses=memory.misses + 1 if (fired.lost or view.backlog) and not (fired.won or fired.claimed) else 0,
         careful=memory.careful.after_answer(firing.plans) if firing.plans else memory.careful,
-        lead=memory.lead.measured_after(memory.look_took + took) if firing.ahead > AT_ONCE else memory.lead,
+        lead=memory.lead.measured_after(memory.look_took + took) if firing.ahead > NO_DELAY else memory.lead,
         active_at=now if view.holders or view.jobs or view.backlog else memory.active_at,
     )
     # A store whose answer could not be told from one moment says so by a next due time that has come.
@@ -262,7 +266,7 @@ def set_alarm(
     if again or more or is_due or firing.left:
         return replace(memory, look_at=now)
     waits, coming = _seconds_to_turns(memory, view, facts, fired)
-    memory = replace(memory, late=facts.told and not is_in_front(facts.session, view.sessions, coming))
+    memory = replace(memory, late=facts.hears_notifications and not is_in_front(facts.session, view.sessions, coming))
     waits += _seconds_to_other_reasons(memory, view, facts, now, lost=fired.lost > 0)
     return replace(memory, look_at=memory.looked_at + min(waits))
 
@@ -283,7 +287,7 @@ def _seconds_to_turns(memory: Memory, view: View, facts: Facts, fired: Fired) ->
     for instants, lead in (([view.next_job, *due], memory.lead.seconds), ([view.next_pending, *begins], 0.0)):
         before = timedelta(seconds=lead if facts.free_slots else 0.0)
         turns += [
-            turn_of(facts.session, view.sessions, at, lead=before, told=facts.told)
+            turn_of(facts.session, view.sessions, at, lead=before, hears_notifications=facts.hears_notifications)
             for at in instants
             if at is not None and at > view.now
         ]
@@ -296,7 +300,7 @@ def _seconds_to_other_reasons(memory: Memory, view: View, facts: Facts, now: flo
     """Return the seconds until the next look that has another reason than a due job."""
     # What watches for alerts may be gone; else it is looked for far more often.
     waits = [ENSURE_RUNS_EVERY if facts.internal else POLL]
-    if not facts.told:
+    if not facts.hears_notifications:
         lately = now - memory.active_at <= RECENTLY_ACTIVE
         waits = [
             _seconds_between_looks(memory, facts)
@@ -312,12 +316,14 @@ def _seconds_to_other_reasons(memory: Memory, view: View, facts: Facts, now: flo
     for holder in others:
         # The lease of another node's runs: those in front watch them, a late node only comes after its end.
         left = holder.expires_in.total_seconds()
-        waits.append(max(0.0, left) + facts.watch if memory.late else min(_seconds_between_looks(memory, facts), left))
+        waits.append(
+            max(0.0, left) + facts.watch_seconds if memory.late else min(_seconds_between_looks(memory, facts), left)
+        )
     if view.backlog and (facts.free_slots or facts.internal):
         # What waits and is not for this node to claim: blocked behind a run, or no function or no slot for it here.
-        waits.append(facts.watch * 2.0 ** min(max(0, memory.misses - 1), MOST_DOUBLINGS))
+        waits.append(facts.watch_seconds * 2.0 ** min(max(0, memory.misses - 1), MOST_DOUBLINGS))
     if facts.given_up or not facts.trusted:
-        waits.append(facts.watch)
+        waits.append(facts.watch_seconds)
     if facts.fast_evidence and (certain := memory.absences.certain_at([holder.id for holder in others])) is not None:
         waits.append(certain - memory.looked_at)
     return waits
@@ -325,4 +331,4 @@ def _seconds_to_other_reasons(memory: Memory, view: View, facts: Facts, now: flo
 
 def _seconds_between_looks(memory: Memory, facts: Facts) -> float:
     """Return the seconds between looks at what others run: fewer far from the store, where a takeover takes longer."""
-    return max(facts.watch / 2, facts.watch - TAKEOVER_ROUND_TRIPS * memory.lead.trip_seconds)
+    return max(facts.watch_seconds / 2, facts.watch_seconds - TAKEOVER_ROUND_TRIPS * memory.lead.trip_seconds)

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from cronsensus.stores.values import Partition, View
 
-MOST_DUE = 200
+MOST_DUE_JOBS = 200
 """Most due jobs of a look."""
-LEAST_DUE = 25
+LEAST_DUE_JOBS = 25
 """Jobs that a node fires in a round of a partition, however few it could run now."""
 FULL = 0.05
 """Seconds that a node waits for free slots before it fires more of a partition than it can start."""
@@ -35,11 +35,11 @@ class Herd(NamedTuple):
 
     def waits_for_slots(self, free_slots: int, now: float) -> float:
         """Return for how many seconds to wait before more is fired."""
-        return self.fired_at + FULL - now if self.partition is not None and free_slots < LEAST_DUE else 0.0
+        return self.fired_at + FULL - now if self.partition is not None and free_slots < LEAST_DUE_JOBS else 0.0
 
     def job_limit(self, free_slots: int) -> int:
         """Return how many jobs to look at."""
-        return MOST_DUE if self.partition is None else min(MOST_DUE, max(LEAST_DUE, free_slots))
+        return MOST_DUE_JOBS if self.partition is None else min(MOST_DUE_JOBS, max(LEAST_DUE_JOBS, free_slots))
 
     def begins_herd(self, view: View) -> bool:
         """Whether this look only found a herd: the next look reads a partition."""

@@ -159,8 +159,8 @@ class Hooks(NamedTuple):
     waker: Waker | None = None
 
 
-Room = Callable[[Host], Hooks]
-"""What makes the hooks of a feature."""
+HooksFactory = Callable[[Host], Hooks]
+"""Makes the hooks of one feature for one node. Each folder of a feature has one, in its ``room.py``."""
 
 
 class EndsAs(Snooze):

@@ -1,4 +1,4 @@
-"""Turns the store's hints into wake-ups. Losing every hint costs latency, never correctness."""
+"""Turns the store's notifications into wake-ups. Losing all of them costs latency, never correctness."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ AFTER_TROUBLE = (0.1, 5.0)
 
 
 class Listener:
-    """Waits for hints on a handle of its own and calls ``on_hint``. ``run`` is its thread."""
+    """Waits for notifications on a handle of its own and calls ``on_notification``. ``run`` is its thread."""
 
-    def __init__(self, store: Store, on_hint: Callable[[], None]) -> None:
+    def __init__(self, store: Store, on_notification: Callable[[], None]) -> None:
         self._store = store
-        self._on_hint = on_hint
+        self._on_notification = on_notification
         self._stopped = Event()
         self._registered = ""
 
@@ -35,10 +35,10 @@ class Listener:
         troubles, deaf = 0, True
         while not self._stopped.is_set():
             try:
-                hinted = self._store.wait(0.0 if deaf else PATIENCE)
-                if (hinted or deaf) and not self._stopped.is_set():
-                    # From here on hints arrive; those that were sent before may have been for us.
-                    self._on_hint()
+                notified = self._store.wait(0.0 if deaf else PATIENCE)
+                if (notified or deaf) and not self._stopped.is_set():
+                    # From here on notifications arrive; those that were sent before may have been for us.
+                    self._on_notification()
                 troubles, deaf = 0, False
             except StoreError as error:
                 if not troubles:

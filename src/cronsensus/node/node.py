@@ -1,4 +1,4 @@
-"""A node: the threads that turn the crank, keep the session, and listen."""
+"""A node: the threads that do rounds, renew the session, and listen."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cronsensus.node.executors.loop import LoopExecutor
 from cronsensus.node.executors.processes import ProcessExecutor
 from cronsensus.node.executors.result import stack_of
 from cronsensus.node.executors.threads import ThreadExecutor
-from cronsensus.node.hooks import Room
+from cronsensus.node.hooks import HooksFactory
 from cronsensus.node.listener import Listener
 from cronsensus.node.registered import Registered
 from cronsensus.node.round import Round
@@ -48,8 +48,8 @@ STUCK_LOOK = 10.0
 STUCK_LOOKS = 12
 """How many looks in a row find the same round before the node is given up. Not seconds: a process that was frozen for
 an hour has looked once."""
-LAST_WORDS = 2.0
-"""Seconds that runs get to end after they were asked to, when the node leaves."""
+STOPPING_SECONDS = 2.0
+"""Seconds that runs get to end after they were asked to stop, when the node stops. The log gets as long."""
 
 
 class Node:
@@ -71,7 +71,7 @@ class Node:
         evidence: Callable[[SessionView], bool] = is_dead,
         heartbeat: Heartbeat | None = None,
         bus: Bus | None = None,
-        rooms: Sequence[Room] = (),
+        rooms: Sequence[HooksFactory] = (),
         make_run: Callable[..., BaseRun] = BaseRun,
     ) -> None:
         """Make a node on handles of its own on ``store``.
@@ -90,7 +90,7 @@ class Node:
             evidence: tells whether the process of a session is certainly gone.
             heartbeat: renews the session, and all else of this process in the store; ``None``: one of its own.
             bus: is told of the node's events.
-            rooms: of the features that take part.
+            rooms: make the hooks of the features that take part.
             make_run: makes the ``Run`` of each attempt, with what features add to it.
         """
         self._store = store.sibling()
@@ -103,7 +103,8 @@ class Node:
         self._wake_event = self._round_event()
         self._stopping = Event()
         self._drained = Event()
-        self._enough = Event()
+        self._drain_over = Event()
+        """Set when ``stop`` waits for runs no longer: none is left, or somebody asked for it."""
         self._timer = self._watchdog()
         self._monitor = LeaseMonitor(clock, self._timer)
         self._executors = self._make_executors(loop)
@@ -119,7 +120,7 @@ class Node:
             on_session=self._on_session,
             on_work=self._on_work,
             wake=self._wake_event.set,
-            ask_again=self._ask_again,
+            request_renewal=self._request_renewal,
             after=self._timer.call_after,
             evidence=evidence,
             bus=bus,
@@ -135,10 +136,11 @@ class Node:
             beat_within=self._heartbeat.beat_within,
         )
         self._renewed = Event()
-        self._hinted = False
+        self._renewal_wanted = False
         """Whether a notification came of which the renewer has not been told."""
-        self._listener = Listener(store.sibling(), self._on_hint)
-        self._threads: list[threading.Thread] = []
+        self._listener = Listener(store.sibling(), self._on_notification)
+        self._rounds_thread: threading.Thread | None = None
+        self._listener_thread: threading.Thread | None = None
         self._leaving_until = 0.0
         self._left = False
         self._failing = threading.Lock()
@@ -199,13 +201,8 @@ class Node:
         """
         self.round.open_session()
         _keep_logs(self, self._clock)
-        for name, target in (
-            ("rounds", self._run_rounds),
-            ("listener", self._listener.run),
-        ):
-            thread = threading.Thread(target=target, name=f"cronsensus-{name}", daemon=True)
-            thread.start()
-            self._threads.append(thread)
+        self._rounds_thread = _start_thread("rounds", self._run_rounds)
+        self._listener_thread = _start_thread("listener", self._listener.run)
         self._heartbeat.add_member(self._renewer)
         self._timer.call_after(STUCK_LOOK, self._watch_rounds)
 
@@ -230,34 +227,36 @@ class Node:
         fenced off, and its thread dies with the process. ``end_drain`` cuts the drain short, from any thread.
         """
         self.drain()
-        all_ended = not self._threads or (self._enough.wait(drain.total_seconds()) and self._drained.is_set())
+        all_ended = self._rounds_thread is None or (
+            self._drain_over.wait(drain.total_seconds()) and self._drained.is_set()
+        )
         self._leaving_until = self._clock.monotonic() + LEAVING
         self._stopping.set()
         self.wake()
-        for thread in self._threads[:1]:
-            thread.join(0.0 if self._stuck else LEAVING / 2)
-        self._stop_what_can_be_stopped()
+        if self._rounds_thread is not None:
+            self._rounds_thread.join(0.0 if self._stuck else LEAVING / 2)
+        self._stop_runs()
         self.close()
         return all_ended
 
     def end_drain(self) -> None:
         """Wait no longer for runs to end, in a ``stop`` that is going on or comes."""
-        self._enough.set()
+        self._drain_over.set()
 
     def close(self) -> None:
         """Close the session and free everything."""
-        ended = self._renew_no_more()
+        await_renewal = self._stop_renewals()
         try:
             # A handle that is in use, by a verb that does not come back, is not used by a second thread.
-            in_use = any(thread.is_alive() for thread in self._threads[:1])
+            in_use = self._rounds_thread is not None and self._rounds_thread.is_alive()
             if self._stuck and in_use:
-                heard = self._in_time(self._end_session_of_a_stuck_node)
+                answered = self._report_in_time(self._end_session_of_a_stuck_node)
             elif in_use:
-                heard = False
+                answered = False
             else:
                 self.round.cut_off()
-                heard = self._in_time(self.round.close_session)
-            if not heard:
+                answered = self._report_in_time(self.round.close_session)
+            if not answered:
                 _log.warning("the store does not answer: the session is left to end with its lease")
         except StoreError as error:
             _log.warning("the session could not be closed, others will notice within its lease: %s", error)
@@ -267,28 +266,28 @@ class Node:
         for executor in self._executors.values():
             executor.close()
         self._timer.close()
-        for thread in self._threads[1:]:
-            thread.join(max(SOONEST, self._seconds_to_leave))
-        ended(max(SOONEST, self._seconds_to_leave))
-        flush(min(LAST_WORDS, max(SOONEST, self._seconds_to_leave)))
+        if self._listener_thread is not None:
+            self._listener_thread.join(max(SOONEST, self._seconds_to_leave))
+        await_renewal(max(SOONEST, self._seconds_to_leave))
+        flush(min(STOPPING_SECONDS, max(SOONEST, self._seconds_to_leave)))
         self._left = True
         self._store.close()
 
-    def _in_time(self, last_words: Callable[[], None]) -> bool:
+    def _report_in_time(self, report: Callable[[], None]) -> bool:
         """Send the last report to the store; ``False`` if it did not answer in time."""
-        if not self._threads:
-            last_words()
+        if self._rounds_thread is None:
+            report()
             return True
-        return ended_within(max(LEAVING / 4, self._seconds_to_leave), last_words)
+        return ended_within(max(LEAVING / 4, self._seconds_to_leave), report)
 
     @property
     def _seconds_to_leave(self) -> float:
         return self._leaving_until - self._clock.monotonic()
 
-    def _stop_what_can_be_stopped(self) -> None:
+    def _stop_runs(self) -> None:
         """Ask what runs to stop, and give it a moment: another node may begin the same as soon as it is given back."""
         self.round.active_runs.stop_all("the node is shutting down")
-        until = self._clock.monotonic() + LAST_WORDS
+        until = self._clock.monotonic() + STOPPING_SECONDS
         while self.round.active_runs.can_be_stopped and (left := until - self._clock.monotonic()) > 0:
             self._wake_event.wait(left)
             self._wake_event.clear()
@@ -326,13 +325,13 @@ class Node:
         try:
             wait = self.round.run_round()
         finally:
-            if self._hinted:
+            if self._renewal_wanted:
                 # Only now: the renewal locks the session, and a claim at the notification would wait for its commit.
-                self._hinted = False
+                self._renewal_wanted = False
                 self._renewer.renew_soon()
         if self.round.draining and not self.round.active_runs and not self._drained.is_set():
             self._drained.set()
-            self._enough.set()
+            self._drain_over.set()
             self._on_drained()
         return wait
 
@@ -349,7 +348,7 @@ class Node:
         self._seen_again = self._seen_again + 1 if number and number == self._seen_round else 0
         self._seen_round = number
         if self._seen_again >= STUCK_LOOKS:
-            where = stack_of(self._threads[0].ident)
+            where = stack_of(self._rounds_thread.ident if self._rounds_thread else None)
             why = f"a round has not come to its end for {STUCK_LOOK * STUCK_LOOKS:.0f} seconds; it is at:\n{where}"
             self._give_up(why, stuck=True)
             return
@@ -366,7 +365,7 @@ class Node:
                 return
             self.failed, self._stuck = why, stuck
         self.round.drain_node()
-        self._renew_no_more()
+        self._stop_renewals()
         lease = self.round.lease
         if stuck and lease is not None:
             lease.mark_lost()
@@ -377,7 +376,8 @@ class Node:
         _log.aside.critical("%s", words)
         threading.Thread(target=self._on_failed, name="cronsensus-end", daemon=True).start()
 
-    def _renew_no_more(self) -> Callable[[float], None]:
+    def _stop_renewals(self) -> Callable[[float], None]:
+        """Stop renewing the session; return what waits so many seconds for a renewal that is under way."""
         self._renewer.stop()
         if (session := self.session) is not None:
             self._heartbeat.withdraw_presence(session)
@@ -405,17 +405,17 @@ class Node:
         self._renewer.reschedule_renewal()
         self._monitor.monitor_lease(self)
 
-    def _ask_again(self) -> None:
+    def _request_renewal(self) -> None:
         self._renewer.request_renewal()
 
-    def _on_hint(self) -> None:
+    def _on_notification(self) -> None:
         # Not ``wake``: a claim comes first, and the look keeps out of its way.
-        self._hinted = self.round.notified = True
+        self._renewal_wanted = self.round.notified = True
         self._wake_event.set()
 
     def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
         self._renewed.set()
-        self.round.watch.compare_renewal(lease.session, renewal)
+        self.round.store_watch.detect_loss(lease.session, renewal)
         if not renewal.alive:
             self.round.active_runs.lose_session(lease)
             self.wake()
@@ -423,7 +423,7 @@ class Node:
             return
         if renewal.cancel:
             self.round.active_runs.cancel_runs(renewal.cancel, renewal.held)
-        self.round.reconciling.compare_renewal(lease, renewal.held, asked)
+        self.round.reconciling.compare_held(lease, renewal.held, asked)
         if renewal.drain and not self.round.draining:
             self.drain()
             _log.aside.info("an operator asked this node to drain")
@@ -452,6 +452,12 @@ class Node:
                 stopped,
             )
         return self._settings.lease.total_seconds() / 2
+
+
+def _start_thread(name: str, target: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=target, name=f"cronsensus-{name}", daemon=True)
+    thread.start()
+    return thread
 
 
 # --- one handler for all nodes of the process, or each line would be kept once for each of them ----------------------

@@ -13,7 +13,7 @@ RESERVED_FOR = 0.1
 """What is reserved begins within so many seconds, at the pace of the last runs."""
 STALLED = 2 * RESERVED_FOR
 """Seconds after which what is reserved and has not begun goes back to the store."""
-MOST_RESERVED = 400
+MOST_RESERVED_CLAIMS = 400
 GATHER = 0.05
 """Most seconds that results wait for each other, as long as enough is reserved for slots that get free."""
 LEAST_ENDS = 10
@@ -66,4 +66,4 @@ class Pace(NamedTuple):
     @property
     def reserve_limit(self) -> int:
         """Return how many runs are to wait here for free slots, at most."""
-        return min(MOST_RESERVED, int(self.rate * RESERVED_FOR))
+        return min(MOST_RESERVED_CLAIMS, int(self.rate * RESERVED_FOR))

@@ -51,7 +51,7 @@ class _News(NamedTuple):
 
 
 class Reconciling:
-    """Compares, and sets right. ``compare_renewal`` may be called from any thread, the rest on the node's rounds."""
+    """Compares, and sets right. ``compare_held`` may be called from any thread, the rest on the node's rounds."""
 
     def __init__(
         self,
@@ -88,8 +88,8 @@ class Reconciling:
         """Forget what is in doubt: it was the session's before."""
         self._news, self._suspects = None, frozenset()
 
-    def compare_renewal(self, lease: SessionLease, held: tuple[Key, ...] | None, asked: Asked) -> None:
-        """Take in what a renewal listed that was ``asked`` for."""
+    def compare_held(self, lease: SessionLease, held: tuple[Key, ...] | None, asked: Asked) -> None:
+        """Compare the runs that this node holds with those that the store lists in the answer to ``asked``."""
         if held is None:
             return
         news = _News(lease.session, frozenset(held), asked.at)

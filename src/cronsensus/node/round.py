@@ -40,7 +40,7 @@ from cronsensus.node.careful import Careful
 from cronsensus.node.claiming import Claiming
 from cronsensus.node.executors.base import Executor
 from cronsensus.node.herd import Herd
-from cronsensus.node.hooks import Room
+from cronsensus.node.hooks import HooksFactory
 from cronsensus.node.lead_time import ClockSample
 from cronsensus.node.pace import STALLED, Pace, Queue
 from cronsensus.node.reconciling import Reconciling
@@ -109,11 +109,11 @@ class Round:
         on_session: Callable[[SessionLease], None] = lambda _: None,
         on_work: Callable[[], None] = lambda: None,
         wake: Callable[[], None] = lambda: None,
-        ask_again: Callable[[], None] = lambda: None,
+        request_renewal: Callable[[], None] = lambda: None,
         after: Callable[[float, Callable[[], None]], Cancellable] | None = None,
         evidence: Callable[[SessionView], bool] = is_dead,
         bus: Bus | None = None,
-        rooms: Sequence[Room] = (),
+        rooms: Sequence[HooksFactory] = (),
         make_run: Callable[..., BaseRun] = BaseRun,
     ) -> None:
         """Make the rounds of one node.
@@ -130,11 +130,11 @@ class Round:
             on_session: told of each new session (the heartbeat renews it from then on).
             on_work: told when the lease begins to protect something, or must be asked about (the heartbeat hurries).
             wake: has the next round begin now; called from executors' threads.
-            ask_again: has the session renewed as soon as possible.
+            request_renewal: requests a renewal of the session as soon as possible.
             after: calls something in so many seconds, on a thread that waits for nothing; ``None``: there is none.
             evidence: tells whether the process of a session is certainly gone.
             bus: is told of the node's events.
-            rooms: of the features that take part.
+            rooms: make the hooks of the features that take part.
             make_run: makes the ``Run`` of each attempt, with what features add to it.
         """
         self._store = store
@@ -185,9 +185,9 @@ class Round:
         self._claiming = Claiming(
             store, clock, settings, self.active_runs, registry=registry, run_log=self._run_log, waking=self.waking
         )
-        self.reconciling = Reconciling(clock, self.active_runs, self._claiming, wake=wake_to_look, ask=ask_again)
-        self.watch = StoreWatch(settings.name, stop=settings.stop_on_store_loss, wake=wake_to_look)
-        self.reconciling.on_forgotten = self._claiming.on_forgotten = self.watch.note_sign_of_loss
+        self.reconciling = Reconciling(clock, self.active_runs, self._claiming, wake=wake_to_look, ask=request_renewal)
+        self.store_watch = StoreWatch(settings.name, stop=settings.stop_on_store_loss, wake=wake_to_look)
+        self.reconciling.on_forgotten = self._claiming.on_forgotten = self.store_watch.note_sign_of_loss
         now = clock.monotonic()
         pace = Pace() if settings.reserves else None
         self._memory = Memory(active_at=now, reclaimed_at=now, pruned_at=now, pace=pace)
@@ -205,7 +205,7 @@ class Round:
         """Whether the last round succeeded, and is no older than twice the sleep that it planned."""
         late = self._clock.monotonic() - self._asleep_until
         lost = self.lease is None or self.lease.is_lost
-        return not (lost or self._troubles or self.draining or self.watch.is_halted) and late <= max(
+        return not (lost or self._troubles or self.draining or self.store_watch.is_halted) and late <= max(
             self._planned, GRACE
         )
 
@@ -287,10 +287,10 @@ class Round:
                 one.cancel()
 
     def _try_round(self) -> float:
-        if self.watch.is_halted:
+        if self.store_watch.is_halted:
             return self._stop_for_good()
         lease = self._trusted_session()
-        self.watch.record_losses(self._store)
+        self.store_watch.record_losses(self._store)
         self.reconciling.correct_differences(lease)
         look = self._seconds_to_look(lease)
         if isinstance(look, Sleep):
@@ -361,7 +361,7 @@ class Round:
                 "the store's clock was set %s by %s: due times follow it, nothing is repeated%s", way, abs(by), then
             )
         self.waking.learn_view(view)
-        self.watch.compare_watermarks(view.jobs, view.now)
+        self.store_watch.compare_watermarks(view.jobs, view.now)
         self._claiming.adopt_unknown_claims(lease, view, asked)
         self.reconciling.compare_view(lease, view)
         return view, ClockSample(view.now, received_at - view.age)
@@ -381,7 +381,7 @@ class Round:
         won = tuple(each for each, ok in zip(firing.plans, done.carried_out, strict=True) if ok)
         fired = Fired(won, len(firing.plans) - len(won), len(done.claims))
         if firing.plans:
-            self.watch.note_plans(fired.won, view.now)
+            self.store_watch.note_plans(fired.won, view.now)
             self._run_log.log_plans(fired.won, lost=fired.lost)
             self._run_events.publish_plans(fired.won)
             self.waking.queue_plans(fired.won)
@@ -449,14 +449,14 @@ class Round:
             given_up=active_runs.given_up > 0,
             trusted=trusted,
             lost=lease.is_lost,
-            told=self._is_notified,
+            hears_notifications=self._hears_notifications,
             gone=gone,
-            watch=self._settings.watch,
+            watch_seconds=self._settings.watch_seconds,
             fast_evidence=self._settings.fast_evidence,
         )
 
     @property
-    def _is_notified(self) -> bool:
+    def _hears_notifications(self) -> bool:
         """Whether the store notifies this node, which a store may find out only when it has a connection."""
         capabilities = self._store.capabilities
         return capabilities.notify or capabilities.clock == "process"
@@ -472,7 +472,7 @@ class Round:
                 return lease
             self._lose_session(lease)
             self.active_runs.release_waiting(lost=True)
-        self.watch.check_store(self._store)
+        self.store_watch.check_store(self._store)
         self._refuse_if_halted()
         lease = self._session.open_session()
         self._claiming.reset_doubt()
@@ -493,16 +493,16 @@ class Round:
 
     def _know_store(self, lease: SessionLease) -> None:
         """Have the watch learn in which store the session is; repeated until it is known."""
-        if self.watch.session == lease.session or self._session.opened_at is None:
+        if self.store_watch.session == lease.session or self._session.opened_at is None:
             return
-        self.watch.note_opened(self._store, lease.session, self._session.opened_at)
-        if self.watch.is_halted:  # emptied between the look and the opening
+        self.store_watch.note_opened(self._store, lease.session, self._session.opened_at)
+        if self.store_watch.is_halted:  # emptied between the look and the opening
             with contextlib.suppress(StoreError):
                 self._session.close_session()
         self._refuse_if_halted()
 
     def _refuse_if_halted(self) -> None:
-        if self.watch.is_halted:
+        if self.store_watch.is_halted:
             raise StoreEmptied("the store was emptied, and on_store_loss='stop': nothing runs; restart this node")
 
     def _stop_for_good(self) -> float:
@@ -514,13 +514,13 @@ class Round:
             # The store refuses them; a stop that waits for what runs here to end need not wait any longer.
             if self.lease is not None:
                 self.active_runs.send_report(self.lease.session)
-            self.watch.record_losses(self._store)
+            self.store_watch.record_losses(self._store)
         return HALTED
 
     def _note_trouble(self, error: StoreError) -> float:
         self.stats.store_errors += 1
         self.asked = True
-        self.watch.note_trouble(error)
+        self.store_watch.note_trouble(error)
         now, why = self._clock.monotonic(), str(error)
         if self._troubles == 0:
             self._told_trouble = "", NEVER

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-WATCH = 0.5
+WATCH_SECONDS = 0.5
 """Seconds between looks while another node runs something: how soon its death is noticed."""
 
 
@@ -22,7 +22,7 @@ class NodeSettings:
     lease: timedelta
     concurrency: int
     fast_evidence: bool = True
-    watch: float = WATCH
+    watch_seconds: float = WATCH_SECONDS
     stop_on_store_loss: bool = False
     zone: str = "UTC"
     reserves: bool = True

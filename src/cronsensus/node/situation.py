@@ -10,10 +10,10 @@ from cronsensus.membership.liveness import Absences
 from cronsensus.model.job import JobState
 from cronsensus.model.plan import Plan
 from cronsensus.node.careful import Careful
-from cronsensus.node.herd import MOST_DUE, Herd
+from cronsensus.node.herd import MOST_DUE_JOBS, Herd
 from cronsensus.node.lead_time import ClockSample, LeadTime
 from cronsensus.node.pace import Pace, Queue
-from cronsensus.stores.values import AT_ONCE, Partition
+from cronsensus.stores.values import NO_DELAY, Partition
 
 NEVER = -1e9
 """A monotonic time before all others."""
@@ -37,9 +37,9 @@ class Facts:
         given_up: attempts are over and still take their slots; they report nothing when they return.
         trusted: the lease is trusted.
         lost: the session is lost.
-        told: the store's notifications reach this node.
+        hears_notifications: the store's notifications reach this node.
         gone: sessions whose process, on this host, is certainly gone.
-        watch: seconds between looks at what others run.
+        watch_seconds: seconds between looks at what others run.
         fast_evidence: whether a session is judged by its process too, and not by its lease alone.
     """
 
@@ -56,9 +56,9 @@ class Facts:
     given_up: bool = False
     trusted: bool = True
     lost: bool = False
-    told: bool = True
+    hears_notifications: bool = True
     gone: frozenset[str] = frozenset()
-    watch: float = 0.5
+    watch_seconds: float = 0.5
     fast_evidence: bool = True
 
 
@@ -125,7 +125,7 @@ class Work(NamedTuple):
     want: int = 0
     reserve: int = 0
     nodes: int = 1
-    ahead: timedelta = AT_ONCE
+    ahead: timedelta = NO_DELAY
 
 
 class Look(NamedTuple):
@@ -138,7 +138,7 @@ class Look(NamedTuple):
     """
 
     ahead: timedelta
-    limit: int = MOST_DUE
+    limit: int = MOST_DUE_JOBS
     partition: Partition | None = None
 
 
@@ -166,7 +166,7 @@ class Firing(NamedTuple):
     plans: tuple[Plan, ...] = ()
     want: int = 0
     internal: bool = False
-    ahead: timedelta = AT_ONCE
+    ahead: timedelta = NO_DELAY
     left: bool = False
     not_planned: tuple[tuple[JobState, Exception], ...] = ()
 

@@ -46,7 +46,7 @@ LONGEST_TERMS = 18
 LOOKOUT = timedelta(milliseconds=350)
 """How long after one node the next one looks, where nothing happens and the store does not notify. A node that dies
 leaves a gap of two such times, and whether it shows a sign of life takes a moment more: a second in all."""
-POLL_UNTOLD = timedelta(seconds=2)
+POLL_DEAF = timedelta(seconds=2)
 """Most time between two looks of one node then: work may wait that only this node can do."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -67,16 +67,21 @@ def is_in_front(session: str, sessions: tuple[str, ...], instant: datetime | Non
 
 
 def turn_of(
-    session: str, sessions: tuple[str, ...], instant: datetime, *, lead: timedelta = timedelta(0), told: bool = True
+    session: str,
+    sessions: tuple[str, ...],
+    instant: datetime,
+    *,
+    lead: timedelta = timedelta(0),
+    hears_notifications: bool = True,
 ) -> datetime:
     """Return when it is the turn of ``session`` for what is due at ``instant``.
 
-    Without notifications (``told``) no node is late: what it does not look for it does not hear of.
+    Without notifications (``hears_notifications``) no node is late: what it does not look for it does not hear of.
     """
     number = place_of(session, sessions, instant)
     if number == 0:
         return instant - lead
-    if number < IN_FRONT or not told:
+    if number < IN_FRONT or not hears_notifications:
         return instant + min(number, LAST_STAGGER) * STAGGER
     at = instant + min((number - IN_FRONT + 1) * LATE_STEP, LATEST)
     term = _term_of(instant) + TERM
@@ -99,10 +104,10 @@ def next_sweep(session: str, sessions: tuple[str, ...], now: datetime) -> dateti
 
 
 def seconds_to_lookout(session: str, sessions: tuple[str, ...], now: datetime) -> timedelta:
-    """Return how long it is until ``session`` has its turn to look, where nothing happens and there are no hints."""
+    """Return how long it is until ``session`` has its turn to look, if nothing happens and nothing notifies it."""
     if len(sessions) < 2 or session not in sessions:
-        return POLL_UNTOLD
-    every = min(len(sessions) * LOOKOUT, POLL_UNTOLD)
+        return POLL_DEAF
+    every = min(len(sessions) * LOOKOUT, POLL_DEAF)
     at = every * sessions.index(session) / len(sessions)
     # A turn that comes right after a look is left out.
     return (at - (now + LOOKOUT / 2 - _EPOCH)) % every + LOOKOUT / 2

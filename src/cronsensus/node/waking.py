@@ -22,7 +22,7 @@ from cronsensus.model.occurrence import Claim
 from cronsensus.model.parking import Sleeper
 from cronsensus.model.plan import Plan
 from cronsensus.node import turn_order
-from cronsensus.node.hooks import FREELY, Begin, Host, Room, Waker
+from cronsensus.node.hooks import FREELY, Begin, HooksFactory, Host, Waker
 from cronsensus.node.registered import Registered
 from cronsensus.process.interrupts import Event
 from cronsensus.process.logger import Logger
@@ -60,7 +60,7 @@ class Waking:
         clock: Clock,
         registry: Mapping[str, Registered],
         wake: Callable[[], None],
-        rooms: Sequence[Room] = (),
+        rooms: Sequence[HooksFactory] = (),
     ) -> None:
         """Make the hooks of ``rooms``; ``wake`` has the node claim, where something was woken."""
         self._of = store
@@ -82,7 +82,7 @@ class Waking:
         self.on_told: Callable[[], None] = self._wake_thread
         self.on_answer: Callable[[Claim, Answer], None] = lambda *_: None
         host = Host(registry, clock, lambda: self.store, lambda applies, then: self.refused.append((applies, then)))
-        hooks = [room(host) for room in rooms]
+        hooks = [make_hooks(host) for make_hooks in rooms]
         self.admissions = [one.admission for one in hooks if one.admission is not None]
         self.wakers = [one.waker for one in hooks if one.waker is not None]
 

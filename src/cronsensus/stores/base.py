@@ -47,7 +47,7 @@ from cronsensus.payload.codec import write_payload
 from cronsensus.stores.backend import Backend
 from cronsensus.stores.clock_watch import BY_ITSELF
 from cronsensus.stores.transacting import RunTransaction
-from cronsensus.stores.values import AT_ONCE, DefineResult, Partition, Pruned, View, check_ahead
+from cronsensus.stores.values import NO_DELAY, DefineResult, Partition, Pruned, View, check_ahead
 from cronsensus.stores.wait_queues import WaitQueues
 from cronsensus.timing.instants import as_utc
 
@@ -158,7 +158,7 @@ class Store(Backend):
         release: str,
         complete: bool = False,
         by: str = "",
-        retire_after: timedelta = AT_ONCE,
+        retire_after: timedelta = NO_DELAY,
     ) -> DefineResult:
         """Define jobs by name, as the application's ``release`` declares them.
 
@@ -215,7 +215,7 @@ class Store(Backend):
 
     # --- the scheduling round --------------------------------------------------------------------------------------
 
-    def look(self, *, limit: int = 100, partition: Partition | None = None, ahead: timedelta = AT_ONCE) -> View:
+    def look(self, *, limit: int = 100, partition: Partition | None = None, ahead: timedelta = NO_DELAY) -> View:
         """Read which jobs are due, what waits, and which sessions hold runs. It writes nothing and blocks no verb.
 
         ``jobs`` are also those that come due within ``ahead`` (not negative), the earliest first, so that a node can
@@ -229,7 +229,7 @@ class Store(Backend):
         Raises:
             InvalidOption: ``ahead`` is negative.
         """
-        if ahead < AT_ONCE:
+        if ahead < NO_DELAY:
             raise InvalidOption(f"ahead={ahead!r}: a look goes forward; pass a timedelta that is not negative")
         return self._within("look", self._look, limit, partition, ahead)
 

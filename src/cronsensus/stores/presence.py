@@ -24,7 +24,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-MOST_UNANSWERED = 5
+MOST_UNANSWERED_LOOKS = 5
 """After so many looks without its sign, a session is not expected to show one: it is behind a pooler."""
 
 
@@ -68,8 +68,8 @@ class Observations:
         return not self.blind and (self.since is None or bool(holding) or any(map(self.may_come, every)))
 
     def may_come(self, session: str) -> bool:
-        """Whether a session may yet show its first sign: unseen, and asked for fewer than ``MOST_UNANSWERED`` times."""
-        return session not in self.seen and self.asked.get(session, 0) < MOST_UNANSWERED
+        """Whether a session may yet show its first sign: too few looks have asked for it to give up."""
+        return session not in self.seen and self.asked.get(session, 0) < MOST_UNANSWERED_LOOKS
 
     def note(self, present: Collection[str], missing: Mapping[str, SignRecord], newest: int) -> tuple[str, ...]:
         """Note an answer; return the sessions of which the sign was there while this connection was open, and is gone.

@@ -15,10 +15,10 @@ from cronsensus.process.logger import Logger
 from cronsensus.timing.instants import LATEST_MICROS
 from cronsensus.triggers.zones import UnknownZone
 
-MOST_KEPT = 10_000
+MOST_LOGGED_ROWS = 10_000
 """Most rows that a handle remembers to have logged."""
 
-MOST_COUNTED = 2**31 - 1
+LARGEST_COUNT = 2**31 - 1
 """The largest number of attempts, failures or crashes that a column holds."""
 
 READING_RAISES: tuple[type[Exception], ...] = (
@@ -57,7 +57,7 @@ class Unreadable:
     def log_unreadable(self, what: str, error: BaseException) -> None:
         """Log that ``what`` cannot be read; once for each ``what``, because each look meets it again."""
         with self._lock:
-            if what in self._told or len(self._told) >= MOST_KEPT:
+            if what in self._told or len(self._told) >= MOST_LOGGED_ROWS:
                 return
             self._told[what] = text = f"{what}: {describe_error(error)}"
         _log.error("%s", text)

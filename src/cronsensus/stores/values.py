@@ -10,7 +10,8 @@ from cronsensus.errors import InvalidOption
 from cronsensus.model.job import JobState
 from cronsensus.model.session import SessionView
 
-AT_ONCE = timedelta(0)
+NO_DELAY = timedelta(0)
+"""Of a step: decide only what is due now. Of a retirement: the job fires nothing from now on."""
 REMEMBERED = timedelta(days=366)
 """For how long ``prune`` leaves retired jobs, releases that were replaced, and entries of the trail."""
 HISTORY_KEPT = timedelta(days=1)
@@ -22,7 +23,7 @@ meanwhile, it is due after this at the latest."""
 
 def check_ahead(ahead: timedelta) -> None:
     """Raise ``InvalidOption`` unless ``ahead`` lies between zero and ``MOST_AHEAD``."""
-    if not AT_ONCE <= ahead <= MOST_AHEAD:
+    if not NO_DELAY <= ahead <= MOST_AHEAD:
         raise InvalidOption(
             f"ahead={ahead!r}: work is decided at most {MOST_AHEAD.total_seconds():g} s before its due time, and never "
             "after it by this option; pass a timedelta between 0 and that"

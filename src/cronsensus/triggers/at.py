@@ -10,7 +10,7 @@ from cronsensus.timing.durations import Duration
 from cronsensus.timing.instants import as_utc, format_instant
 from cronsensus.triggers.base import Trigger
 from cronsensus.triggers.bounds import bounds_in_words, bounds_to_json, read_duration, read_given, walls_of
-from cronsensus.triggers.options import options_told
+from cronsensus.triggers.options import refuse_unknown_options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ _WRITE_INSTEAD = {
 }
 
 
-@options_told(_WRITE_INSTEAD)
+@refuse_unknown_options(_WRITE_INSTEAD)
 def at(instant: datetime | str, *, jitter: Duration = 0) -> Trigger:
     """Return a trigger for one instant.
 

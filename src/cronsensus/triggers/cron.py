@@ -26,7 +26,7 @@ from cronsensus.triggers.bounds import (
 from cronsensus.triggers.cron_words import cron_in_words
 from cronsensus.triggers.dst import ZonedClock
 from cronsensus.triggers.fields import read_cron
-from cronsensus.triggers.options import options_told
+from cronsensus.triggers.options import refuse_unknown_options
 from cronsensus.triggers.period import Period, read_period
 from cronsensus.triggers.wall import WallClock
 from cronsensus.triggers.zones import load_zone, zone_name
@@ -123,7 +123,7 @@ _WRITE_INSTEAD = {
 }
 
 
-@options_told(_WRITE_INSTEAD)
+@refuse_unknown_options(_WRITE_INSTEAD)
 def cron(
     expression: str,
     *,

@@ -21,7 +21,7 @@ from cronsensus.triggers.bounds import (
     walls_of,
 )
 from cronsensus.triggers.cron_words import interval_in_words
-from cronsensus.triggers.options import options_told
+from cronsensus.triggers.options import refuse_unknown_options
 
 _SHORTEST = timedelta(milliseconds=1)
 _MICROSECOND = timedelta(microseconds=1)
@@ -87,7 +87,7 @@ _WRITE_INSTEAD = {
 }
 
 
-@options_told(_WRITE_INSTEAD)
+@refuse_unknown_options(_WRITE_INSTEAD)
 def every(
     interval: Duration,
     *,

@@ -1,4 +1,4 @@
-"""The error for an unknown option of a trigger."""
+"""Refuse an unknown option with what to write instead."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def unknown(name: str, known: Collection[str], *, where: str, instead: Mapping[str, str]) -> str:
+def describe_unknown_option(name: str, known: Collection[str], *, where: str, instead: Mapping[str, str]) -> str:
     """Return the message: what to write for ``name``, the nearest of ``known``, or all of them.
 
     Args:
@@ -31,7 +31,7 @@ def unknown(name: str, known: Collection[str], *, where: str, instead: Mapping[s
     return f"unknown option {name!r} for {where}; {hint}"
 
 
-def options_told(instead: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def refuse_unknown_options(instead: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function refuse an unknown option with what to write instead. Its type stays the same."""
 
     def wrap(function: Callable[P, R]) -> Callable[P, R]:
@@ -39,13 +39,15 @@ def options_told(instead: Mapping[str, str]) -> Callable[[Callable[P, R]], Calla
         known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
         @functools.wraps(function)
-        def told(*args: P.args, **kwargs: P.kwargs) -> R:
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
             wrong = [name for name in kwargs if name not in known]
             if wrong:
                 where = f"{function.__name__}()"
-                raise InvalidTrigger("; ".join(unknown(name, known, where=where, instead=instead) for name in wrong))
+                raise InvalidTrigger(
+                    "; ".join(describe_unknown_option(name, known, where=where, instead=instead) for name in wrong)
+                )
             return function(*args, **kwargs)
 
-        return told
+        return checked
 
     return wrap

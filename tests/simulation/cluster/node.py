@@ -10,7 +10,7 @@ from cronsensus.membership.heartbeat import SOONEST, Heartbeat
 from cronsensus.membership.timer import Timer
 from cronsensus.model.session import SessionSpec, SessionView
 from cronsensus.node.executors.base import Executor
-from cronsensus.node.node import LAST_WORDS, Node
+from cronsensus.node.node import STOPPING_SECONDS, Node
 from cronsensus.node.registered import Registered
 from cronsensus.node.settings import NodeSettings
 from cronsensus.process.interrupts import Event
@@ -54,7 +54,7 @@ class SimulatedNode(Node):
         super().__init__(
             cast("Store", self._wire),
             clock,
-            NodeSettings(name, scenario.lease, concurrency, fast_evidence=fast_evidence, watch=scenario.watch),
+            NodeSettings(name, scenario.lease, concurrency, fast_evidence=fast_evidence, watch_seconds=scenario.watch),
             registry={
                 one: Registered(
                     one,
@@ -126,10 +126,10 @@ class SimulatedNode(Node):
             return 0
         return self._settings.concurrency - len(self.executor.works)
 
-    def hint(self) -> None:
+    def notify(self) -> None:
         """Take a wake-up from the store."""
         if not self.gone:
-            self._on_hint()
+            self._on_notification()
 
     def later(self, micros: int, action: Callable[[], None]) -> None:
         """Do something of this process after a while: later when it stands still then, never when it is gone."""
@@ -153,12 +153,14 @@ class SimulatedNode(Node):
             self.stage.witness.trusts(self, lease.session, self.clock.micros(lease.trusted_for))
 
     def _stop_turning(self) -> None:
-        self.turning.on_rest = self._last_words
+        self.turning.on_rest = self._beat_a_while_longer
         self.turning.stop()
 
-    def _last_words(self) -> None:
+    def _beat_a_while_longer(self) -> None:
         self.round.active_runs.stop_all("the node is shutting down")
-        self.later(int(self.stage.chance[f"node {self.name}"].uniform(0, LAST_WORDS) * SECOND), self._stop_beating)
+        self.later(
+            int(self.stage.chance[f"node {self.name}"].uniform(0, STOPPING_SECONDS) * SECOND), self._stop_beating
+        )
 
     def _stop_beating(self) -> None:
         # Node.stop does not wait for the heartbeat before it closes the session.

@@ -48,8 +48,8 @@ from tests.simulation.cluster.world import LOOK, World
 
 ACTS, ENDS = 350_000, 600_000
 """At which microsecond of a second people act, and runs end."""
-HINT = 1000
-"""Microseconds that a hint or an announcement takes."""
+NOTIFICATION_TAKES = 1000
+"""Microseconds that a notification or an announcement takes."""
 NOTICED = timedelta(seconds=3)
 """So soon after its job came due no run ends that its successor may cancel: until then its node hears of it."""
 LONGEST = 50
@@ -261,7 +261,7 @@ class QuietWorld(World):
         """Wake the nodes, once each."""
         for node in self.nodes:
             if not who.startswith(node.name):
-                node.later(HINT, node.hint)
+                node.later(NOTIFICATION_TAKES, node.notify)
 
     # --- what happens ------------------------------------------------------------------------------------------------
 

@@ -91,7 +91,7 @@ class Troubles:
         elif rng.random() < 0.3:
             node.beating.fault = Fault(rng.choices(KINDS, WEIGHTS)[0], 0, self._while())
             if rng.random() < 0.5:
-                node.hint()
+                node.notify()
         else:
             self._arm(node, rng.choices(KINDS, WEIGHTS)[0])
 
@@ -109,7 +109,7 @@ class Troubles:
         world, rng = self._stage, self._rng
         node.turning.fault = Fault(kind, rng.choice([0, 0, 1, 1, 2, 3]), self._while())
         if rng.random() < 0.5:
-            node.hint()
+            node.notify()
         if rng.random() < 0.2:
             world.after(rng.randint(0, SECOND), lambda: None if world.calm else self._people.act())
 

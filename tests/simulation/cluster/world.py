@@ -260,12 +260,12 @@ class World:
         self.after(micros, forget)
 
     def hint_all(self, who: str) -> None:
-        """Wake the nodes: some hints are lost, some come twice, none is needed."""
+        """Wake the nodes: some notifications are lost, some come twice, none is needed."""
         for node in self.nodes:
             if not who.startswith(node.name):
                 rng = self.chance[f"hints {node.name}"]
                 for _ in range(rng.choice([1, 1, 1, 2] if self.calm else [0, 1, 1, 2])):
-                    node.later(rng.randint(0, 30_000), node.hint)
+                    node.later(rng.randint(0, 30_000), node.notify)
 
     def number_of(self, job: str, key: str) -> int:
         """Return the id under which the store keeps an occurrence."""

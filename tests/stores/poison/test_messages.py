@@ -46,7 +46,7 @@ def publish(store, queues):
 
 def test_poison_in_a_message_ends_no_wait_and_hides_no_later_one(store):
     queues, other = store.wait_queues(), store.sibling()
-    raised, told, hinted, over = [], [], [], threading.Event()
+    raised, told, notified, over = [], [], [], threading.Event()
 
     def on_another_thread(act):
         def turns():
@@ -63,19 +63,19 @@ def test_poison_in_a_message_ends_no_wait_and_hides_no_later_one(store):
 
     queues.join("lock")
     threads = [
-        on_another_thread(lambda: hinted.append(store.wait(0.05))),
+        on_another_thread(lambda: notified.append(store.wait(0.05))),
         on_another_thread(lambda: told.extend(queues.receive(0.05))),
     ]
     until = time.monotonic() + PATIENCE
 
     def wakes():
         """Whether a notification wakes the thread, once all before it was heard."""
-        while not (hinted and not hinted[-1]) and time.monotonic() < until and not over.wait(0.01):
+        while not (notified and not notified[-1]) and time.monotonic() < until and not over.wait(0.01):
             pass
-        before = len(hinted)
-        while not any(hinted[before:]) and time.monotonic() < until and not over.wait(0.01):
+        before = len(notified)
+        while not any(notified[before:]) and time.monotonic() < until and not over.wait(0.01):
             other.notify()
-        return any(hinted[before:])
+        return any(notified[before:])
 
     listens = wakes()
     publish(store, queues)

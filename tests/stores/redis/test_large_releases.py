@@ -18,8 +18,8 @@ def release(size, *args):
 @pytest.fixture
 def steps(store, monkeypatch):
     """Make steps small; return how many names each step that wrote had looked at."""
-    monkeypatch.setattr(defining, "MOST_AT_ONCE", 4)
-    monkeypatch.setattr(defining, "MOST_LOOKED_AT", 2)
+    monkeypatch.setattr(defining, "MOST_JOBS_WRITTEN", 4)
+    monkeypatch.setattr(defining, "MOST_JOBS_READ", 2)
     seen, looked = [], [0]
     read, decide = store._read_script, store._decide_script
 

@@ -10,10 +10,10 @@ from sqlalchemy import update
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.stores.sql import claim_query
-from cronsensus.stores.sql.claim_query import MOST_PAGE, Selection, choose_entries, first_page, read_claimed
+from cronsensus.stores.sql.claim_query import MOST_PAGE_ROWS, Selection, choose_entries, first_page, read_claimed
 from cronsensus.stores.sql.schema import jobs
 from cronsensus.stores.sql.sqlite import SqliteStore
-from cronsensus.stores.unreadable import MOST_COUNTED, READING_RAISES, Unreadable
+from cronsensus.stores.unreadable import LARGEST_COUNT, READING_RAISES, Unreadable
 from cronsensus.testing.conformance.fixtures import LEASE, a_session
 from cronsensus.testing.conformance.steps import take
 
@@ -38,7 +38,7 @@ def entry(number: int = 1, **differs: Any) -> Row:
 @pytest.mark.parametrize(
     "differs",
     [
-        {"attempt": -1}, {"attempt": MOST_COUNTED}, {"origin": "nobody"}, {"crashes": "1"}, {"failures": 1.0},
+        {"attempt": -1}, {"attempt": LARGEST_COUNT}, {"origin": "nobody"}, {"crashes": "1"}, {"failures": 1.0},
         {"scheduled_for": "soon"}, {"due_at": 2**62}, {"due_at": "soon"}, {"payload": "{"}, {"created_at": "then"},
     ],
     ids=str,
@@ -116,14 +116,15 @@ def chosen(pages: Any, limit: int, monkeypatch: pytest.MonkeyPatch, *levels: int
 
 
 @pytest.mark.parametrize(
-    ("limit", "sizes"), [(1, [1, 34, 100, 232, 496]), (3, [3, 38, 108, 248]), (MOST_PAGE + 1, []), (2 * MOST_PAGE, [])]
+    ("limit", "sizes"),
+    [(1, [1, 34, 100, 232, 496]), (3, [3, 38, 108, 248]), (MOST_PAGE_ROWS + 1, []), (2 * MOST_PAGE_ROWS, [])],
 )
 def test_pages_grow_and_are_no_larger_than_what_is_wanted_at_first_and_than_the_most_later(
     limit: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pages = Pages()
     assert chosen(pages, limit, monkeypatch) == []
-    assert pages.sizes == [*sizes, *[MOST_PAGE] * 7][:7]
+    assert pages.sizes == [*sizes, *[MOST_PAGE_ROWS] * 7][:7]
 
 
 def test_a_further_page_goes_on_after_the_last_entry_and_leaves_out_what_cannot_be_taken(

@@ -7,7 +7,7 @@ import pytest
 
 from cronsensus.model.job import JobSpec
 from cronsensus.stores.sql import pruning_jobs
-from cronsensus.stores.sql.pruning import AT_ONCE, SESSIONS_KEPT
+from cronsensus.stores.sql.pruning import BATCH_SIZE, SESSIONS_KEPT
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.values import REMEMBERED
 from cronsensus.testing.conformance.fixtures import a_session
@@ -40,7 +40,7 @@ def test_one_prune_forgets_all_sessions_that_ended_a_day_ago(tmp_path):
     store.migrate()
     store.open_session(a_session("s1"), lease=LEASE)
     store.close_session("s1")
-    multiply(tmp_path / "jobs.db", "sessions", ("number", "id"), 2 * AT_ONCE + 7)
+    multiply(tmp_path / "jobs.db", "sessions", ("number", "id"), 2 * BATCH_SIZE + 7)
     clock.advance(SESSIONS_KEPT + LEASE)
     store.open_session(a_session("living"), lease=LEASE)
     assert store.prune() == 0
@@ -54,10 +54,10 @@ def test_the_trail_is_kept_for_a_year(tmp_path):
     store.migrate()
     store.open_session(a_session("s1"), lease=LEASE)
     store.drain("s1", by="ann", why="old")
-    multiply(tmp_path / "jobs.db", "trail", ("id",), AT_ONCE + 7)
+    multiply(tmp_path / "jobs.db", "trail", ("id",), BATCH_SIZE + 7)
     clock.advance(REMEMBERED - LEASE)
     store.prune()
-    assert count(tmp_path / "jobs.db", "trail") == AT_ONCE + 8
+    assert count(tmp_path / "jobs.db", "trail") == BATCH_SIZE + 8
     clock.advance(2 * LEASE)
     store.open_session(a_session("s2"), lease=LEASE)
     store.drain("s2", by="ann", why="new")
@@ -84,7 +84,7 @@ def a_job(name, *args):
 
 
 def test_one_prune_forgets_all_jobs_that_were_retired_a_year_ago(store, clock, tmp_path, monkeypatch):
-    monkeypatch.setattr(pruning_jobs, "AT_ONCE", 10)
+    monkeypatch.setattr(pruning_jobs, "BATCH_SIZE", 10)
     names = [f"reminder {number}" for number in range(25)]
     store.define_jobs([a_job(name) for name in names], release="r1")
     for name in names:

@@ -112,7 +112,7 @@ def cut(store: MysqlStore) -> None:
     """End the connections that a handle keeps, as an administrator or a failover does; come back once they are gone."""
     ids = {driver_of(idle).thread_id() for idle in store._connections._idle}
     assert ids
-    with mysql_connection(store._given[0]) as connection:
+    with mysql_connection(store._url_and_clock[0]) as connection:
         cursor = connection.cursor()
         for number in ids:
             cursor.execute(f"KILL CONNECTION {number}")
@@ -556,7 +556,7 @@ def test_the_longest_names_of_the_widest_letters_fit(open_mysql):
 
 def test_arguments_and_results_of_the_greatest_size_fit(open_mysql, monkeypatch):
     # A busy machine may write on all of it for longer than the server lets a transaction stand still.
-    monkeypatch.setattr(driver, "MOST_PAUSED", 60.0)
+    monkeypatch.setattr(driver, "VERB_IDLE_SECONDS", 60.0)
     store = open_mysql()
     work_with(store)
     great = "x" * 250_000

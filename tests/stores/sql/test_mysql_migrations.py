@@ -79,7 +79,7 @@ def test_a_process_may_die_between_any_two_statements(mysql_url, mysql_server_ur
     at_once = MysqlStore(mysql_url.rpartition("/")[0] + "/test_in_one_go")
     try:
         at_once.migrate()
-        assert found == tables_of(at_once._given[0])
+        assert found == tables_of(at_once._url_and_clock[0])
         check_counter(mysql_url)
     finally:
         at_once.close()

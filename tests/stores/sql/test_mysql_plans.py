@@ -71,7 +71,7 @@ OURS = ("jobs", "eras", "occurrences", "runs", "sessions", "locks", "verdicts", 
 @pytest.fixture(autouse=True)
 def _busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let ten thousand rows be prepared in the middle of a transaction for longer than a healthy node pauses."""
-    monkeypatch.setattr(driver, "MOST_PAUSED", 60.0)
+    monkeypatch.setattr(driver, "VERB_IDLE_SECONDS", 60.0)
 
 
 class Watcher:

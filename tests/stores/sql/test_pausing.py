@@ -50,7 +50,7 @@ def server(
     """Return two handles, and what asks whether somebody waits for a row."""
     url = request.getfixturevalue(f"{request.param}_url")
     # The step is to stand still until the pause waits, however busy the machine is; nobody is to end it for that.
-    monkeypatch.setattr({"postgres": postgres_driver, "mysql": mysql_driver}[request.param], "MOST_PAUSED", 60.0)
+    monkeypatch.setattr({"postgres": postgres_driver, "mysql": mysql_driver}[request.param], "VERB_IDLE_SECONDS", 60.0)
     node, operator = open_store(url), open_store(url)
     assert isinstance(node, SqlStore)
     assert isinstance(operator, SqlStore)

@@ -58,7 +58,7 @@ def define(store: PostgresStore, **policies: Any) -> None:
         name="job", function="f", trigger=every("30s", start=START), policies=Policies.read(policies), args=(["x"],)
     )
     store.define_jobs([spec], release="r1")
-    store._given[1].advance(30)  # type: ignore[union-attr]
+    store._url_and_clock[1].advance(30)  # type: ignore[union-attr]
 
 
 def fire(store: PostgresStore, session: str = "s1", **change: Any) -> Done:
@@ -172,7 +172,7 @@ def test_occurrence_that_may_overlap_is_taken_in_one_trip_while_others_run(
     define(store, overlap="allow")
     claims = list(fire(store).claims)
     for _ in range(2):
-        store._given[1].advance(30)  # type: ignore[union-attr]
+        store._url_and_clock[1].advance(30)  # type: ignore[union-attr]
         [job] = store.look().due
         sent.clear()
         want = Want(limit=1, functions=("f",), lease=LEASE)
@@ -186,7 +186,7 @@ def test_plan_ahead_is_taken_in_one_trip_once_its_time_is_near(store: PostgresSt
     define(store)
     [claim] = fire(store).claims
     store.step("s1", end(claim, state=State.SUCCEEDED))
-    store._given[1].advance(29)  # type: ignore[union-attr]
+    store._url_and_clock[1].advance(29)  # type: ignore[union-attr]
     [job] = store.look(ahead=timedelta(seconds=2)).jobs
     assert job.due_at is not None
     each = replace(plan(job, job.due_at), not_before=job.due_at)
@@ -414,7 +414,7 @@ def other(store: PostgresStore, how: Callable[[], object] | None = None, **more:
 
 def expires(store: PostgresStore) -> None:
     store.enqueue([Item(job="queue", expires_in=timedelta(seconds=1))])
-    store._given[1].advance(2)  # type: ignore[union-attr]
+    store._url_and_clock[1].advance(2)  # type: ignore[union-attr]
 
 
 def defined_anew(store: PostgresStore) -> None:
@@ -529,7 +529,7 @@ def test_a_session_that_is_presumed_dead_is_ended_in_two_trips(queue: PostgresSt
     [claim] = take(queue, "s1", 4, {"f"}, lease=LEASE)
     queue.open_session(a_session("s2"), lease=LEASE)
     queue.open_session(a_session("overdue"), lease=LEASE / 2)
-    queue._given[1].advance(40)  # type: ignore[union-attr]
+    queue._url_and_clock[1].advance(40)  # type: ignore[union-attr]
     sent.clear()
     assert [one.id for one in queue.reclaim(["s1"])] == [claim.id]
     assert sent[0] == ["find_dead", "try_lock_session", "try_lock_runs", "held_runs"]

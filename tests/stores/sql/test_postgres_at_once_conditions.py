@@ -67,7 +67,7 @@ def of(url: str) -> Iterator[PostgresStore]:
     made.enqueue([Item(job="queue")])
     [claim] = take(made, "s1", 4, {"f"}, lease=LEASE)
     settle(made, [an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
-    made._given[1].advance(30)  # type: ignore[union-attr]
+    made._url_and_clock[1].advance(30)  # type: ignore[union-attr]
     made._step_in_one_trip("s1", Step(plans=(replace(due(made), revision=7),), want=WANT))  # reads the definition
     run_sql(made, "DELETE FROM cronsensus_runs", "DELETE FROM cronsensus_occurrences")
     yield made
@@ -217,7 +217,7 @@ def test_plan_in_one_trip_gives_way_to_what_is_active_or_waits_and_to_nothing_el
 
 def test_plan_in_one_trip_writes_to_its_own_job_and_session_alone(store: PostgresStore) -> None:
     store.open_session(replace(a_session("s2"), node="another"), lease=3 * LEASE)
-    neighbour = PostgresStore(store._given[0], namespace="theirs", clock=store._given[1])
+    neighbour = PostgresStore(store._url_and_clock[0], namespace="theirs", clock=store._url_and_clock[1])
     neighbour.open_session(replace(a_session("s1"), node="another"), lease=3 * LEASE)
     store.renew("s1", lease=LEASE)  # the others' rows come first now
     others = [one for one in store.jobs() if one.spec.name != "job"]
@@ -274,7 +274,7 @@ def test_end_in_one_trip_records_when_the_run_began(
 ) -> None:
     store.enqueue([Item(job="queue")])
     [claim] = take(store, "s1", 4, {"f"}, lease=LEASE)
-    store._given[1].advance(10)  # type: ignore[union-attr]
+    store._url_and_clock[1].advance(10)  # type: ignore[union-attr]
     with operator(store) as connection:
         connection.execute("UPDATE cronsensus_occurrences SET reserved = %s", [reserved])
     assert close(store, claim, elapsed=timedelta(seconds=ran)) is not None

@@ -369,7 +369,7 @@ def backends(store: PostgresStore) -> set[int]:
 
 def cut(store: PostgresStore) -> None:
     """End all connections to the store's schema but our own, as an administrator or a failover does."""
-    with psycopg.connect(store._given[0].partition("?")[0], autocommit=True) as connection:
+    with psycopg.connect(store._url_and_clock[0].partition("?")[0], autocommit=True) as connection:
         pids = [driver_of(idle).info.backend_pid for idle in store._connections._idle]
         pids += _in_transaction(connection, store)
         for pid in pids:

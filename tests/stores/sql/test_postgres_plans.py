@@ -75,7 +75,7 @@ def server() -> Iterator[PostgresServer]:
 @pytest.fixture(autouse=True)
 def _busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let ten thousand rows be prepared in the middle of a transaction for longer than a healthy node pauses."""
-    monkeypatch.setattr(driver, "MOST_PAUSED", 60.0)
+    monkeypatch.setattr(driver, "VERB_IDLE_SECONDS", 60.0)
 
 
 class Reader:
@@ -234,7 +234,7 @@ def test_what_takes_one_trip_reads_little(situation, server, monkeypatch):
     for _ in range(3):
         once(lambda name, verb: read.__setitem__(name, max(read.get(name, 0), reader.reads(verb))))
     reader.close()
-    assert set(names) == {"enqueue_one", "hint", "take_due", "close_one"}
+    assert set(names) == {"enqueue_one", "notify_nodes", "take_due", "close_one"}
     assert {name: count for name, count in read.items() if count > FEW} == {}
     assert sum(read.values()) > 5, "nothing was measured"
 

@@ -1,4 +1,5 @@
-"""Behind PgBouncer, which gives a client another server connection for each transaction: the same verbs, no hints."""
+"""Behind PgBouncer, which gives a client another server connection for each transaction: the same verbs, but no
+notifications."""
 
 import threading
 import time

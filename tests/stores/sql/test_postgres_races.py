@@ -53,7 +53,7 @@ store.close()
 
 
 def others_url(store: PostgresStore) -> str:
-    return str(store._given[0].partition("?")[0])
+    return str(store._url_and_clock[0].partition("?")[0])
 
 
 @contextmanager

@@ -124,7 +124,7 @@ def test_enqueue_notifies_in_the_trip_of_its_commit_and_after_it(open_postgres, 
     store.enqueue([Item(job="job")])
     assert ear.hears()
     assert len(trips) == 1
-    assert trips[-1][-2:] == ["COMMIT", "hint"], "a transaction that notifies holds a lock of the whole server"
+    assert trips[-1][-2:] == ["COMMIT", "notify_nodes"], "a transaction that notifies holds a lock of the whole server"
 
 
 @pytest.mark.parametrize("pipelines", [True, False])

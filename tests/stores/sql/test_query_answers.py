@@ -325,7 +325,7 @@ def test_a_definition_is_told_whether_its_release_is_known_and_which_others_have
 ) -> None:
     def told(*rows: tuple[Table, Row]) -> tuple[int | None, int, int]:
         found = answered(database, "release_among_others", *rows)
-        return found["known"], found["later_lives"], found["other_lives"]
+        return found["known"], found["newer_release_lives"], found["other_release_lives"]
 
     def release(number: int, name: str = "name", **differs: Any) -> tuple[Table, Row]:
         return tables.releases, {**RELEASE, "id": number, "release": name, **differs}

@@ -47,7 +47,7 @@ def handles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Return two handles on a store with a job: that of a node that will stand still, and that of another."""
     url = request.getfixturevalue(f"{request.param}_url")
     # What stands still here is to be waited for, however busy the machine is; other tests have it ended by the server.
-    monkeypatch.setattr({"postgres": postgres_driver, "mysql": mysql_driver}[request.param], "MOST_PAUSED", 60.0)
+    monkeypatch.setattr({"postgres": postgres_driver, "mysql": mysql_driver}[request.param], "VERB_IDLE_SECONDS", 60.0)
     store = open_store(url)
     assert isinstance(store, SqlStore)
     store.migrate()
@@ -108,7 +108,7 @@ def test_session_that_stands_still_while_it_finishes_is_not_waited_for(handles: 
 @contextmanager
 def completed_in_a_transaction_of_the_user(still: SqlStore, claim: Claim) -> Iterator[None]:
     """Complete a run on a connection of the user's own, and neither commit nor roll back until the block ends."""
-    url = make_url(still._given[0])
+    url = make_url(still._url_and_clock[0])
     driver = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}[url.get_backend_name()]
     engine = create_engine(url.set(drivername=driver).difference_update_query(["schema"]), poolclass=NullPool)
     with engine.connect() as connection, connection.begin() as transaction:
@@ -168,7 +168,7 @@ def test_a_cancellation_gives_up_on_a_run_that_an_open_transaction_of_the_user_h
 ) -> None:
     monkeypatch.setattr(trying, "LONGEST_TRYING", 0.5)
     still, _ = handles
-    url, _ = still._given
+    url, _ = still._url_and_clock
     claim = one_claim(still, "still")
     hasty = open_store(f"{url}{'&' if '?' in url else '?'}timeout=2s")
     try:

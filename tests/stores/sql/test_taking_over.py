@@ -20,7 +20,7 @@ from cronsensus.stores.sql.schema import counters, jobs, occurrences, runs
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.stores.unreadable import MOST_COUNTED
+from cronsensus.stores.unreadable import LARGEST_COUNT
 from cronsensus.testing.conformance.fixtures import LEASE, START, a_session
 from cronsensus.testing.conformance.steps import an_end, give_back, settle, take
 from cronsensus.timing.clock import ManualClock
@@ -126,10 +126,10 @@ def test_a_run_whose_job_is_gone_is_failed_under_the_number_of_the_job(store: Sq
 
 def test_crashes_are_counted_as_far_as_a_column_counts(store: SqliteStore, clock: ManualClock) -> None:
     claim, other = two_claims(store)
-    by_hand(store, update(occurrences).where(occurrences.c.id == claim.id).values(crashes=MOST_COUNTED))
+    by_hand(store, update(occurrences).where(occurrences.c.id == claim.id).values(crashes=LARGEST_COUNT))
     clock.advance(LEASE)
     store.reclaim()
-    assert (stands(store, claim), stands(store, other)) == ((State.FAILED, MOST_COUNTED), (State.PENDING, 1))
+    assert (stands(store, claim), stands(store, other)) == ((State.FAILED, LARGEST_COUNT), (State.PENDING, 1))
 
 
 def test_a_run_that_the_database_refuses_to_take_back_stays_and_those_beside_it_are_taken_back(

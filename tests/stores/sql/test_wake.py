@@ -1,4 +1,4 @@
-"""Wake-ups between processes on one host, and the hand-over of the write lock: hints that may be lost, never wrong."""
+"""Wake-ups between processes on one host, and the hand-over of the write lock: notifications may be lost."""
 
 import contextlib
 import os
@@ -311,7 +311,7 @@ def test_writers_take_turns(supported, monkeypatch, open_sqlite):
 
 
 def test_a_waiter_for_the_write_lock_is_notified_when_it_comes_free(place, monkeypatch):
-    """With pauses of a minute between two tries, only the hint can have ended the wait."""
+    """With pauses of a minute between two tries, only the notification can have ended the wait."""
     (place / "jobs.db").touch()
     waiter, holder = (
         write_lock_queue.WriteLockQueue(place / "jobs.db", lambda _: None),

@@ -45,7 +45,7 @@ class Nodes:
         """Return how a node ended; ``None``: it runs."""
         return self._processes[name].poll()
 
-    def last_words(self, name: str) -> str:
+    def read_log_end(self, name: str) -> str:
         """Return the end of a node's log."""
         text = self._log(name).read_text(encoding="utf-8", errors="replace")
         return "\n".join(text.strip().splitlines()[-5:])

@@ -65,7 +65,7 @@ class Lane:
         if line.job == TICK and line.scheduled_for is not None:
             self.marks[line.scheduled_for] = mark
 
-    def doing(self) -> tuple[str, str]:
+    def describe_work(self) -> tuple[str, str]:
         """Return what the node does, and the style."""
         if self.state != "alive":
             return (f"killed (pid {self.pid})", "bold red") if self.state == "dead" else (self.state, "dim")
@@ -86,7 +86,7 @@ class Lanes(dict[str, Lane]):
         self.cuts: dict[tuple[str, str], Cut] = {}
         self.finished = 0
 
-    def started(self, line: Line) -> Cut | None:
+    def show_start(self, line: Line) -> Cut | None:
         """Show a run that started; return what it takes over."""
         cut = self.cuts.get(line.occurrence)
         self[line.node].running[line.token] = line
@@ -95,14 +95,14 @@ class Lanes(dict[str, Lane]):
             cut.taken = line
         return cut
 
-    def ended(self, line: Line) -> None:
+    def show_end(self, line: Line) -> None:
         """Show a run that finished, or was stopped."""
         self[line.node].running.pop(line.token, None)
         if line.event == "end":
             self.finished += 1
             self[line.node].mark(line, "taken" if line.occurrence in self.cuts else "finished")
 
-    def killed(self, name: str, at: float) -> list[Line]:
+    def show_kill(self, name: str, at: float) -> list[Line]:
         """Show a node that was killed; return the runs that it was in the middle of."""
         lane = self[name]
         cut, lane.state, lane.running = list(lane.running.values()), "dead", {}
@@ -143,7 +143,7 @@ class Screen:
     events: deque[tuple[float, str, str]] = field(default_factory=lambda: deque(maxlen=MOST_EVENTS))
 
     def add_event(self, at: float, text: str, style: str = "", *, in_lanes: bool = False) -> None:
-        """Tell an event, ``at`` seconds after the beginning; one that is ``in_lanes`` already needs no line there."""
+        """Show an event, ``at`` seconds after the beginning; one that is ``in_lanes`` already needs no line there."""
         if not self.live:
             click.echo(f"{at:6.2f} s  {text}", err=self.to_stderr)
         elif not in_lanes:
@@ -170,7 +170,7 @@ class Screen:
         for name, lane in self.lanes.items():
             title = f"  {name:<{names}}  ", "bold" if lane.state == "alive" else "dim"
             marks = [drawn(lane.marks.get(column)) for column in columns]
-            row = Text.assemble(title, *marks, " " * (strip - len(columns) + 2), lane.doing(), no_wrap=True)
+            row = Text.assemble(title, *marks, " " * (strip - len(columns) + 2), lane.describe_work(), no_wrap=True)
             row.truncate(width, overflow="ellipsis")
             yield row
         legend = Text("\n  ")

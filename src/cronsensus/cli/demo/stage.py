@@ -49,7 +49,7 @@ class Stage:
         self.until = store.now()
         self.batch: int | None = None
         self._wants_batch = batch
-        self._told_at = 0.0
+        self._show_batch_at = 0.0
         self.in_order = False
         self._nodes, self._store, self._screen, self._clock = nodes, store, screen, clock
         self._tail = Tail(nodes.trace)
@@ -77,7 +77,7 @@ class Stage:
         deadline = self._at + SETTLE_WITHIN
         while self._at < deadline and self._is_at_work():
             self._read_trace()
-        self._tell_batch(last=True)
+        self._show_batch(last=True)
         self._show_event("SIGTERM to all nodes: they finish what they run, and leave")
         self.in_order = self._nodes.stop(DRAIN_WITHIN)
         for lane in self.lanes.values():
@@ -112,15 +112,15 @@ class Stage:
         self._store.notify()
         self._show_event(f"a batch: {PICTURES} pictures to {SHRINK}, at most 6 at a time, on whichever node is free")
 
-    def _tell_batch(self, *, last: bool = False) -> None:
-        """Say once a second how far the batch is, until it is over; ``last``: nobody asks again."""
-        if self.batch is None or (self._at < self._told_at and not (last and self._told_at < float("inf"))):
+    def _show_batch(self, *, last: bool = False) -> None:
+        """Show once a second how far the batch is, until it is over; ``last``: this is the last call."""
+        if self.batch is None or (self._at < self._show_batch_at and not (last and self._show_batch_at < float("inf"))):
             return
-        self._told_at = self._at + 1
+        self._show_batch_at = self._at + 1
         children = self._store.children([self.batch], limit=PICTURES)[self.batch]
         self._show_event(f"the batch: {items_text(children)}")
         if children.state is not None and children.state.final:
-            self._told_at = float("inf")
+            self._show_batch_at = float("inf")
 
     def _start_all(self) -> None:
         for name, lane in self.lanes.items():
@@ -128,7 +128,7 @@ class Stage:
         while missing := self.lanes.keys() - {session.node for session in self._store.sessions()}:
             self._read_trace()
             if self._at > START_WITHIN:
-                raise self._broken(min(missing), f"did not start within {START_WITHIN:.0f} s")
+                raise self._node_error(min(missing), f"did not start within {START_WITHIN:.0f} s")
         for lane in self.lanes.values():
             lane.state = "alive"
         self._show_event(f"{len(self.lanes)} nodes run the same code on one store; none of them leads")
@@ -147,7 +147,7 @@ class Stage:
             return
         at = self._nodes.kill(name)
         self.killed, self._killed_at = name, at - self._begun
-        cut = self.lanes.killed(name, at)
+        cut = self.lanes.show_kill(name, at)
         what = occurrence_label(cut[0]) if len(cut) == 1 else f"{len(cut)} runs"
         says = f"kill -9 {self.lanes[name].pid}: {name} dies in the middle of {what}"
         self._screen.add_event(self._killed_at, says, "bold red")
@@ -162,20 +162,20 @@ class Stage:
         for line in self._tail.read():
             self.lines.append(line)
             if line.event == "start":
-                self._started(line)
+                self._show_start(line)
             else:
-                self.lanes.ended(line)
+                self.lanes.show_end(line)
                 how = "finished" if line.event == "end" else "was stopped in"
                 if line.job != SHRINK:
                     self._show_event(f"{line.node} {how} {occurrence_label(line)}", in_lanes=True)
-        self._tell_batch()
+        self._show_batch()
         for name, lane in self.lanes.items():
             if lane.state in {"alive", "starting"} and (code := self._nodes.exit_code(name)) is not None:
-                raise self._broken(name, f"ended by itself with exit code {code}")
+                raise self._node_error(name, f"ended by itself with exit code {code}")
         threading.Event().wait(LOOK)
 
-    def _started(self, line: Line) -> None:
-        cut = self.lanes.started(line)
+    def _show_start(self, line: Line) -> None:
+        cut = self.lanes.show_start(line)
         if cut is None and line.job == SHRINK:
             return
         if cut is None:
@@ -185,5 +185,5 @@ class Stage:
             takes = f"{line.node} takes over {occurrence_label(line)}: {after}"
             self._screen.add_event(line.at - self._begun, takes, "bold yellow")
 
-    def _broken(self, name: str, what: str) -> CommandError:
-        return CommandError(f"{name} {what}", why=self._nodes.last_words(name), then="cronsensus doctor", code=FAILED)
+    def _node_error(self, name: str, what: str) -> CommandError:
+        return CommandError(f"{name} {what}", why=self._nodes.read_log_end(name), then="cronsensus doctor", code=FAILED)

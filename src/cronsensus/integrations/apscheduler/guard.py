@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any
 
 from cronsensus.errors import ConfigurationError, LeaseLost, StoreError, StoreUnavailable
-from cronsensus.external.observing import Observation
+from cronsensus.external.observing import Observation, wants_observing
 from cronsensus.integrations.apscheduler.checks import (
     check_change,
     check_job,
@@ -34,7 +34,7 @@ from cronsensus.integrations.apscheduler.checks import (
     job_name,
     needs_no_guard,
 )
-from cronsensus.integrations.apscheduler.observing import Observer, wants_observing
+from cronsensus.integrations.apscheduler.observing import Observer
 from cronsensus.integrations.apscheduler.verdicts import (
     events_of_refusals,
     is_late,

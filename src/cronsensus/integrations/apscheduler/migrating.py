@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -17,37 +16,18 @@ from cronsensus.declared.functions import is_async
 from cronsensus.errors import ConfigurationError, CronsensusError, InvalidPayload
 from cronsensus.integrations.apscheduler.checks import has_random_id, missing
 from cronsensus.integrations.apscheduler.native_triggers import (
-    NoEquivalent,
     counts_from_own_start,
     first_difference,
-    made_from,
     native_text,
     numbered_weekdays,
 )
+from cronsensus.integrations.migration import Migration, NoEquivalent, Remark, made_from
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.payload.codec import dumps
 from cronsensus.timing.durations import format_duration, parse_duration
 from cronsensus.triggers import Trigger
 
 _TAKEN = {"Scheduler", "any_of", "at", "cron", "every", "scheduler"}
-
-
-@dataclass(frozen=True, slots=True)
-class Remark:
-    """Something that is not the same here, or not there at all."""
-
-    job: str | None
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """The program, what differs, and which jobs are not in it."""
-
-    code: str
-    jobs: int
-    left_out: int
-    remarks: tuple[Remark, ...]
 
 
 @contextlib.contextmanager

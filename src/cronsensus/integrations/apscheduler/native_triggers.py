@@ -7,19 +7,14 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cronsensus.errors import InvalidTrigger
+from cronsensus.integrations.migration import NoEquivalent, name_of_zone
 from cronsensus.timing.durations import format_duration
-from cronsensus.triggers import Trigger, any_of, at, cron, every
+from cronsensus.triggers import Trigger
 
 COMPARED = 400
 """Times that are compared: more than a year of a daily job, so with each clock change of its zone."""
 _DAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 _CRON_DAYS = (1, 2, 3, 4, 5, 6, 0)
-_MAKERS = {"any_of": any_of, "at": at, "cron": cron, "every": every}
-
-
-class NoEquivalent(Exception):
-    """A trigger, or a job, that cannot be written here; says why, and what to write instead."""
 
 
 def native_text(trigger: Any) -> str:
@@ -99,19 +94,6 @@ def numbered_weekdays(trigger: Any) -> Iterator[tuple[str, str, str]]:
             days = _weekday_numbers(numbers)
             there, in_crontab = (",".join(names[day] for day in days) for names in (_DAYS, (_DAYS[6], *_DAYS[:6])))
             yield ",".join(map(str, numbers)), there, in_crontab
-
-
-def made_from(text: str) -> Trigger:
-    """Return the trigger that a text of ``native_text`` makes.
-
-    Raises:
-        NoEquivalent: it makes none: here it never fires, say.
-    """
-    try:
-        made: Trigger = eval(text, {"__builtins__": {}}, dict(_MAKERS))  # noqa: S307 - our own text, to see that it holds
-    except InvalidTrigger as error:
-        raise NoEquivalent(str(error)) from error
-    return made
 
 
 def counts_from_own_start(trigger: Any) -> bool:
@@ -225,10 +207,7 @@ def _range(one: Any, field: Any) -> str:
 
 
 def _zone(zone: Any) -> str:
-    name = getattr(zone, "key", None) or getattr(zone, "zone", None) or ("UTC" if zone is UTC else None)
-    if name is None:
-        raise NoEquivalent(f"timezone={zone!r}: a zone has to have a name; write timezone='Europe/Berlin' there first")
-    return str(name)
+    return name_of_zone(zone, setting="timezone='Europe/Berlin'")
 
 
 def _bounds(trigger: Any) -> dict[str, str]:

@@ -5,7 +5,6 @@ Only listeners are added, and the check of a job that is added says what a guard
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from cronsensus.errors import InvalidOption
@@ -14,23 +13,6 @@ from cronsensus.integrations.apscheduler.checks import check_job, job_name, need
 from cronsensus.process.logger import Logger
 
 _log = Logger("cronsensus.apscheduler")
-
-_YES, _NO = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
-VARIABLE = "CRONSENSUS_OBSERVE"
-
-
-def wants_observing(observe: bool | None) -> bool:  # noqa: FBT001 - as guard has it
-    """Whether to observe only: as said in code, or else in the environment.
-
-    Raises:
-        InvalidOption: the environment says neither yes nor no.
-    """
-    if observe is not None:
-        return observe
-    said = os.environ.get(VARIABLE, "").strip().lower()
-    if said not in _YES | _NO:
-        raise InvalidOption(f"{VARIABLE}={said!r} says neither yes nor no; write {VARIABLE}=1, or leave it out")
-    return said in _YES
 
 
 class Observer:

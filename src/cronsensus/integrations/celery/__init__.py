@@ -36,7 +36,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    _require_celery()
+    require_celery()
     if name == "configure":
         return import_module(f"{__name__}.configuring").configure
     wrap = import_module(f"{__name__}.wrapping").wrap
@@ -49,7 +49,12 @@ def __getattr__(name: str) -> Any:
         raise ConfigurationError(f"{name} needs {package} ({error}); type: pip install {package}") from error
 
 
-def _require_celery() -> None:
+def require_celery() -> None:
+    """Return if a Celery that this is tried with is installed.
+
+    Raises:
+        ConfigurationError: it is not; says what to type.
+    """
     try:
         from celery import VERSION
     except ImportError as error:

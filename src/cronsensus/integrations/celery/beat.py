@@ -22,9 +22,9 @@ from celery import beat
 from celery.schedules import schedstate
 
 from cronsensus.errors import ConfigurationError, LeaseLost, StoreError
+from cronsensus.integrations.celery.entries import is_taken_out, options_of_celery, with_options, without_marks
 from cronsensus.integrations.celery.naming import (
     JOB_HEADER,
-    OPTIONS,
     OVERDUE_HEADER,
     TIME_HEADER,
     TOKEN_HEADER,
@@ -55,6 +55,8 @@ AGAIN = 1.0
 """Seconds between two tries to reach the store."""
 LOOK = 60.0
 """Seconds between two looks for what other beats left, where a tick is so often."""
+BEAT_DRAIN = timedelta(seconds=1)
+"""How long the end of a beat waits for records on their way. A signal may cut off a send: another beat sends it."""
 MOST_TOGETHER = 200
 """Most entries that are asked for in one step of the store."""
 PAGE = 500
@@ -150,7 +152,7 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
     def apply_async(self, entry: Any, producer: Any = None, advance: bool = True, **options: Any) -> Any:  # noqa: FBT001, FBT002
         """Send the latest time of an entry, if this beat wins it; ``NOT_SENT``: it does not."""
         if not _is_guarded(entry):
-            return super().apply_async(_without_mark(entry), producer=producer, advance=advance, **options)
+            return super().apply_async(without_marks(entry), producer=producer, advance=advance, **options)
         if entry.name not in self._answered and not self._acquire([entry], due=False):
             return NOT_SENT  # and not advanced: it is still due
         won = self._answered.pop(entry.name)
@@ -170,7 +172,9 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
         try:
             super().close()
         finally:
-            self._part.close()
+            for name in list(self._answered):
+                self._release(name)
+            self._part.close(wait=BEAT_DRAIN)
 
     # --- the store ----------------------------------------------------------------------------------------------------
 
@@ -345,7 +349,7 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
                 found[name] = adopted
         unnamed = [
             name for name, entry in list(found.items())
-            if not _is_taken_out(entry) and not isinstance(entry.schedule, SharedTimes)
+            if not is_taken_out(entry) and not isinstance(entry.schedule, SharedTimes)
         ]  # fmt: skip
         if unnamed:
             raise ConfigurationError(
@@ -367,20 +371,8 @@ def _read_watermarks(store: Store) -> dict[str, datetime]:
     return found
 
 
-def _is_taken_out(entry: Any) -> bool:
-    return bool((entry.options or {}).get("once") is False)
-
-
 def _is_guarded(entry: Any) -> bool:
-    return isinstance(entry.schedule, SharedTimes) and not _is_taken_out(entry)
-
-
-def _changed(entry: Any, options: dict[str, Any]) -> Any:
-    # Not by copy(): entries of redbeat and of django-celery-beat have a __reduce__ that cannot be called.
-    changed = object.__new__(type(entry))
-    changed.__dict__.update(entry.__dict__)
-    changed.options = options
-    return changed
+    return isinstance(entry.schedule, SharedTimes) and not is_taken_out(entry)
 
 
 def _spec_of(entry: Any) -> JobSpec:
@@ -392,16 +384,11 @@ def _overdue_of(entry: Any) -> timedelta | None:
     return None if given is None else parse_duration(given, what=f"overdue of {entry.name!r}")
 
 
-def _without_mark(entry: Any) -> Any:
-    options = {name: value for name, value in (entry.options or {}).items() if name not in OPTIONS}
-    return entry if len(options) == len(entry.options or {}) else _changed(entry, options)
-
-
 def _with_id(entry: Any, won: Won) -> Any:
-    options = {name: value for name, value in (entry.options or {}).items() if name not in OPTIONS}
+    options = options_of_celery(entry)
     options.setdefault("task_id", task_id(entry.name, won.time))
     told = {JOB_HEADER: won.claim.job, TIME_HEADER: format_instant(won.time), TOKEN_HEADER: won.claim.token}
     if (overdue := _overdue_of(entry)) is not None:
         told[OVERDUE_HEADER] = overdue.total_seconds()
     options["headers"] = {**(options.get("headers") or {}), **told}
-    return _changed(entry, options)
+    return with_options(entry, options)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from celery import Celery, signals
 from celery.signals import beat_embedded_init, beat_init
 
 from cronsensus.errors import ConfigurationError
+from cronsensus.external.observing import wants_observing
 from cronsensus.integrations.celery.beat import BeatScheduler
+from cronsensus.integrations.celery.observing import observe_beat, observes
 from cronsensus.integrations.celery.part import Options, make_scheduler
 from cronsensus.integrations.celery.worker import Guard
 from cronsensus.integrations.celery.worker_process import Attendance
@@ -42,6 +45,7 @@ def configure(
     keep: Duration = "1d",
     beat: bool = True,
     worker: bool = True,
+    observe: bool | None = None,
 ) -> None:
     """Make an app of Celery safe on every machine: each scheduled time is sent once, each message is run once.
 
@@ -68,6 +72,8 @@ def configure(
         keep: how long it is known that a task has run, so that a copy of its message is told to be one.
         beat: guard beat.
         worker: guard the tasks.
+        observe: change nothing in what beat sends and workers run, and count what each beat sends, for ``cronsensus
+            audit --observed``; ``None``: as ``CRONSENSUS_OBSERVE`` says.
 
     Raises:
         ConfigurationError: no store is named, it is no app, or its tasks are in use already.
@@ -75,25 +81,41 @@ def configure(
     """
     if not isinstance(app, Celery):
         raise ConfigurationError(f"configure({app!r}): it wants the app: app = Celery(…); configure(app, …)")
-    options = Options(url, namespace, lease, parse_duration(keep, what="keep"))
+    options = Options(url, namespace, lease, parse_duration(keep, what="keep"), observe)
     make_scheduler(options)  # a wrong option is an error here, where it was written
-    if worker and app.finalized:
+    guards = not wants_observing(observe)
+    if guards and worker and app.finalized:
         raise ConfigurationError(
             "configure(app) comes too late: tasks of the app were used already; call it right after app = Celery(…)"
         )
     app.__dict__["_cronsensus"] = options
-    if beat:
-        named = str(app.conf.beat_scheduler)
-        app.conf.beat_scheduler = SCHEDULERS.get(named, named)
-    if worker:
+    if guards and beat:
+        _when_configured(app, _name_scheduler)
+    if guards and worker:
         _guard_worker(app)
+
+
+def _when_configured(app: Celery, change: Callable[[Celery], None]) -> None:
+    """Change an app once it is configured: to read a setting loads all, before the program has its handlers."""
+    app.on_after_configure.connect(lambda sender, **_: change(sender), weak=False)
+    if app.configured:
+        change(app)
+
+
+def _name_scheduler(app: Celery) -> None:
+    named = str(app.conf.beat_scheduler)
+    app.conf.beat_scheduler = SCHEDULERS.get(named, named)
+
+
+def _warn_of_eager(app: Celery) -> None:
+    if app.conf.task_always_eager:
+        _log.warning("task_always_eager runs tasks in the caller: nothing is guarded")
 
 
 def _guard_worker(app: Celery) -> None:
     app.conf.task_acks_late = True
     app.conf.task_reject_on_worker_lost = True
-    if app.conf.task_always_eager:
-        _log.warning("task_always_eager runs tasks in the caller: nothing is guarded")
+    _when_configured(app, _warn_of_eager)
     app.steps["worker"].add(Attendance)
     guard = Guard(app)
     app.__dict__["_cronsensus_guard"] = guard
@@ -103,8 +125,11 @@ def _guard_worker(app: Celery) -> None:
 @beat_init.connect(weak=False)  # type: ignore[untyped-decorator]
 @beat_embedded_init.connect(weak=False)  # type: ignore[untyped-decorator]
 def _check_beat(sender: Any = None, **_: Any) -> None:
-    """Say so where a beat of a configured app runs unguarded: by an option that names another scheduler."""
+    """Observe the beat of a configured app, or say where it runs unguarded: by an option that names another one."""
     if sender is None or "_cronsensus" not in sender.app.__dict__ or isinstance(sender.scheduler, BeatScheduler):
+        return
+    if observes(sender.app):
+        observe_beat(sender.scheduler)
         return
     name = f"{type(sender.scheduler).__module__}:{type(sender.scheduler).__qualname__}"
     safe = SCHEDULERS.get(name, SCHEDULER)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from cronsensus.errors import InvalidTrigger
+from cronsensus.integrations.migration import NoEquivalent
 from cronsensus.triggers import cron
 from cronsensus.triggers.field_orders import DAYS, MONTHS
 
@@ -23,10 +24,6 @@ _WEEKS = {number: frozenset(range(7 * number - 6, min(7 * number, 31) + 1)) for 
 """The days of a month among which each weekday comes for the n-th time."""
 _FEW = 4
 """Weekdays with their numbers that are read more easily than a field with a star."""
-
-
-class NoEquivalent(Exception):
-    """A ``crontab`` that cannot be written here; says why, and what to write instead."""
 
 
 @dataclass(frozen=True, slots=True)

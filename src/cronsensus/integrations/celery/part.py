@@ -29,6 +29,7 @@ class Options:
     namespace: str | None = None
     lease: Duration | None = None
     keep: timedelta = timedelta(days=1)
+    observe: bool | None = None
 
 
 def options_of(app: Any) -> Options:
@@ -99,11 +100,11 @@ class Part:
         """Return the store's time."""
         return self.store.now()
 
-    def close(self) -> None:
-        """Wait for the ends that are being recorded, and close."""
+    def close(self, *, wait: timedelta = _DRAIN) -> None:
+        """Wait for the ends that are being recorded, and close; what has none is free for other processes."""
         outside, self._outside = self._outside, None
         if outside is not None:
-            outside.close(wait=_DRAIN)
+            outside.close(wait=wait)
         if self._scheduler is not None:
             self._scheduler._opened.close()
             self._scheduler = None

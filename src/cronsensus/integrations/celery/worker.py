@@ -47,7 +47,7 @@ PATIENCE = 10.0
 """Seconds that a message waits for the store, before it is put back for later."""
 PAUSE = 0.5
 SHORT, BEAT_RECORDS = 0.02, 0.5
-"""Seconds between two asks for a time that beat still holds, and until another worker has it, and not beat."""
+"""Seconds between two asks for a time that the beat that has just sent it still holds, and until it is a worker."""
 SOON = 1.0
 LONGEST = 10.0
 """Seconds until a copy of what runs elsewhere comes: doubled with each copy."""
@@ -143,11 +143,15 @@ class Guard:
                 outside = self._part.outside()
                 [[answer]] = outside.acquire([(spec, ask)])
                 seen = answer.seen if isinstance(answer, Refused) else None
-                if seen is None or seen.state is not State.RUNNING:
+                if isinstance(answer, Won) or (seen is not None and seen.state.final):
                     return answer
-                if not outside.reclaim_holder(seen) and (ask.key is not None or waited >= BEAT_RECORDS):
+                if seen is not None and seen.state is State.RUNNING and not outside.reclaim_holder(seen):
+                    wait = BEAT_RECORDS if ask.key is None else 0.0
+                else:
+                    wait = BEAT_RECORDS  # it was given back between the ask and the read
+                if waited >= wait:
                     return answer
-                pause = SHORT  # it is free now, or the beat that has just sent it is about to record that
+                pause = SHORT
             except StoreError as error:
                 if not error.retryable or waited >= PATIENCE:
                     raise

@@ -11,6 +11,7 @@ from celery import beat
 from cronsensus.errors import ConfigurationError
 from cronsensus.integrations.celery.beat import BeatScheduler
 from cronsensus.integrations.celery.nominal_times import shared_form
+from cronsensus.integrations.celery.observing import make_bare_where_observed
 from cronsensus.integrations.celery.part import clock_of
 
 
@@ -35,7 +36,7 @@ def wrap(base: type[beat.Scheduler]) -> type[beat.Scheduler]:
         raise ConfigurationError(f"wrap({base!r}): it wants a class that is a celery.beat.Scheduler")
     if issubclass(base, BeatScheduler):
         return base
-    return _wrapped(_adapted(base))
+    return _wrapped(_adapted(base), base)  # type: ignore[arg-type] # classes are hashable
 
 
 def _adapted(base: Any) -> Any:
@@ -52,7 +53,7 @@ def _adapted(base: Any) -> Any:
 
 
 @lru_cache(maxsize=16)
-def _wrapped(base: type[beat.Scheduler]) -> type[beat.Scheduler]:
+def _wrapped(base: type[beat.Scheduler], bare: type[beat.Scheduler]) -> type[beat.Scheduler]:
     """Make the class, and one for its entries: their schedules are put into the form that all beats share."""
 
     def get_schedule(entry: Any) -> Any:
@@ -73,4 +74,5 @@ def _wrapped(base: type[beat.Scheduler]) -> type[beat.Scheduler]:
     )
     body = {"Entry": entries, "_keeps_last_runs": base is not beat.Scheduler, "__module__": __name__}
     made: type[beat.Scheduler] = type(base.__name__, (BeatScheduler, base), body)
+    make_bare_where_observed(made, bare)
     return made

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import builtins
-import keyword
 import re
-import unicodedata
 from dataclasses import dataclass
 
 from cronsensus.errors import InvalidDuration
+from cronsensus.integrations.layout import identifier
 from cronsensus.timing.durations import parse_duration
 
 _OPERATOR = re.compile(r"&&|\|\||[;|&\n]")
@@ -66,17 +64,7 @@ def _is_duration(text: str) -> bool:
 
 def function_name(command: str, taken: set[str]) -> str:
     """Return a name for the function of a command that is none of ``taken``, a keyword or a builtin."""
-    # Python reads an identifier in this form, so two names that differ before it may be one.
-    called = unicodedata.normalize("NFKC", _program(strip_prefixes(command).command).casefold())
-    plain = re.sub(r"\W+", "_", called).strip("_") or "job"
-    if not plain.isidentifier():
-        plain = f"job_{plain}"
-    plain = plain[:60]
-    name, count = plain, 1
-    while name in taken or keyword.iskeyword(name) or hasattr(builtins, name):
-        count += 1
-        name = f"{plain}_{count}"
-    return name
+    return identifier(_program(strip_prefixes(command).command), taken)
 
 
 def _program(command: str) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from cronsensus.errors import InvalidTrigger
 from cronsensus.integrations.crontab.commands import Stripped, function_name, strip_prefixes
-from cronsensus.integrations.crontab.layout import Call, laid_out, quoted
 from cronsensus.integrations.crontab.lines import Entry, Mistake
+from cronsensus.integrations.layout import Call, laid_out, quoted
 from cronsensus.triggers.zones import zone_name
 
 _NOT_OF_THE_ENVIRONMENT = {"CRON_TZ", "MAILTO", "MAILFROM", "RANDOM_DELAY"}

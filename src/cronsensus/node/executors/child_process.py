@@ -20,7 +20,7 @@ import cronsensus.errors
 from cronsensus.node.executors.protocol import LONGEST_MESSAGE, Command, Hello, encode_message
 
 READ = 1 << 16
-MOST_PER_TURN = 1 << 20
+MOST_BYTES_PER_TURN = 1 << 20
 """Bytes read from one pipe before the others have their turn: a job may print faster than its node reads."""
 POLL = 0.2
 """Seconds between two looks whether the process is dead where the system has no process descriptors."""
@@ -147,7 +147,7 @@ class ChildProcess:
 
     def _read_pipe(self, pipe: str) -> bytes:
         parts, total = [], 0
-        while total < MOST_PER_TURN and pipe in self._readable:
+        while total < MOST_BYTES_PER_TURN and pipe in self._readable:
             try:
                 data = os.read(self._readable[pipe], READ)
             except BlockingIOError:

@@ -15,7 +15,7 @@ from cronsensus.payload.codec import clean, read_payload, write_payload
 from cronsensus.planning import next_due_by_zone, undecided_until
 from cronsensus.stores.memory.memory_handle import Handle, writes
 from cronsensus.stores.memory.state import JobRow
-from cronsensus.stores.values import AT_ONCE, DefineResult
+from cronsensus.stores.values import NO_DELAY, DefineResult
 
 MICROSECOND = timedelta(microseconds=1)
 
@@ -133,7 +133,7 @@ class JobVerbs(Handle):
             return False
         stops = row.retired_at is None or row.waiting_until is not None
         if row.retired_at is None:
-            self._retire_job(row, AT_ONCE)
+            self._retire_job(row, NO_DELAY)
         elif stops:
             self._space.cancel_waiting(row, self._now())
         self._space.record_in_trail(self._now(), by, "retire", job, why)
@@ -141,7 +141,7 @@ class JobVerbs(Handle):
 
     def _retire_job(self, job: JobRow, retire_after: timedelta) -> None:
         now = self._now()
-        if retire_after > AT_ONCE:
+        if retire_after > NO_DELAY:
             job.waiting_until = now + retire_after
         else:
             self._space.cancel_waiting(job, now)

@@ -57,7 +57,7 @@ class Handle:
     namespace: str
     _world: World
     _space: Space
-    _hinted: bool
+    _notified: bool
 
     @property
     def _changed(self) -> Condition:
@@ -68,7 +68,7 @@ class Handle:
         with self._changed:
             for other in list(self._space.handles):
                 if other is not self:
-                    other._hinted = True  # noqa: SLF001 - a handle of the same class
+                    other._notified = True  # noqa: SLF001 - a handle of the same class
             self._changed.notify_all()
 
     def _note_set_back(self) -> None:

@@ -31,7 +31,7 @@ class MaintenanceVerbs(Handle):
     """The verbs that prune, wait and notify."""
 
     _closed = False
-    _hinted = False
+    _notified = False
 
     @writes
     def _prune(self, before: datetime | None, limit: int) -> Pruned:
@@ -156,9 +156,9 @@ class MaintenanceVerbs(Handle):
     def _wait(self, timeout: float) -> bool:
         """Wait for a notification; one that came since the last wait counts."""
         with self._changed:
-            self._changed.wait_for(lambda: self._hinted or self._closed, timeout)
-            hinted, self._hinted = self._hinted and not self._closed, False
-            return hinted
+            self._changed.wait_for(lambda: self._notified or self._closed, timeout)
+            notified, self._notified = self._notified and not self._closed, False
+            return notified
 
 
 class Reads(Handle):

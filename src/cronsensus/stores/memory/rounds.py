@@ -35,7 +35,7 @@ from cronsensus.model.step import Done, GiveBack, Step, Want, may_be_reserved
 from cronsensus.payload.codec import clean, clean_error, cleaned
 from cronsensus.stores.memory.memory_handle import Handle, writes
 from cronsensus.stores.memory.state import JobRow, OccurrenceRow, SessionRow
-from cronsensus.stores.values import AT_ONCE, MOST_AHEAD, Partition, View, newest_of
+from cronsensus.stores.values import MOST_AHEAD, NO_DELAY, Partition, View, newest_of
 from cronsensus.timing.instants import after, to_micros
 
 MOST_SESSIONS_SHOWN = 64
@@ -89,7 +89,7 @@ class RoundVerbs(Handle):
         want, fired, claims = step.want, [False] * len(step.plans), list[Claim]()
         lost = step.needs_lease and not self._is_session_alive(session)
         if not lost:
-            until = self._now() + (want.ahead if want else AT_ONCE)
+            until = self._now() + (want.ahead if want else NO_DELAY)
             fired = [self._fire_one(one, until) for one in step.plans]
             claims = self._take_due(session, want, until) if want else claims
         return Done(

@@ -23,8 +23,8 @@ from cronsensus.stores.redis.routing import DriverConnection, Pool, Route
 from cronsensus.stores.redis.scripts import Script
 from cronsensus.timing.clock import SystemClock
 
-MOST_MOVES = 5
-MOST_WARM = 4
+MOST_REDIRECTS = 5
+MOST_WARM_CONNECTIONS = 4
 """Most connections that are kept at hand after use."""
 WARM_FOR = 1.0
 """Seconds after which the driver's pool has a connection back, which does more to see whether it is good."""
@@ -167,7 +167,7 @@ class Client:
 
     def _talk_to_server(self, talk: Callable[[DriverConnection], Answer]) -> Answer:
         """Talk to the server that has the keys; follow it where they moved to, and translate what goes wrong."""
-        for _ in range(MOST_MOVES):
+        for _ in range(MOST_REDIRECTS):
             try:
                 return self._lend_connection(talk)
             except exceptions.ResponseError as error:
@@ -222,7 +222,7 @@ class Client:
     # --- connections that were in use a moment ago --------------------------------------------------------------------
 
     def _keep_warm(self, warm: _Warm | None, pool: Pool, connection: DriverConnection) -> bool:
-        if len(self._warm) >= MOST_WARM or self._closed.is_set():
+        if len(self._warm) >= MOST_WARM_CONNECTIONS or self._closed.is_set():
             return False
         try:
             warm = warm or _Warm(pool, connection)

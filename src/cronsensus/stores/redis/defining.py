@@ -32,13 +32,13 @@ from cronsensus.stores.redis.redis_codec import (
 from cronsensus.stores.redis.redis_errors import Refusal
 from cronsensus.stores.redis.redis_handle import Handle
 from cronsensus.stores.unreadable import is_sound
-from cronsensus.stores.values import AT_ONCE, DefineResult
+from cronsensus.stores.values import NO_DELAY, DefineResult
 from cronsensus.timing.instants import from_micros
 
-MOST_AT_ONCE = 5000
+MOST_JOBS_WRITTEN = 5000
 """Most definitions written, and most retired, in one step, which others wait for. More are written in several, and the
 last ones retire: a node that dies in between has defined some, and defines the others when it says it again."""
-MOST_LOOKED_AT = 1000
+MOST_JOBS_READ = 1000
 MOST_TRIES = 50
 _MICROSECOND = timedelta(microseconds=1)
 _LONG_AGO = timedelta(days=366 * 200)
@@ -57,9 +57,9 @@ class StoredJob:
     last_since: datetime
     retired: bool
     source: str
-    waits: bool
-    seen: Any
-    """The watermark as it stands there."""
+    awaits_retirement: bool
+    stored_watermark: Any
+    """The watermark as it stands there, which may be no number; the write compares it."""
     next_due: str | None
 
     @property
@@ -78,14 +78,24 @@ class StoredJob:
 
 @dataclass(slots=True)
 class Look:
-    """What stood in one moment."""
+    """What stood in one moment.
+
+    Attributes:
+        at: the store's clock then.
+        generation: counts the changes of definitions.
+        release_known: the release has defined jobs before.
+        newer_release_lives: a release that came after it has a live node.
+        other_release_lives: any other release has one.
+        code_job_count: how many jobs of code are not retired.
+        stored: the jobs that were asked for and are there, by name.
+    """
 
     at: datetime
     generation: str
-    known: bool
-    later_lives: bool
-    other_lives: bool
-    code: int
+    release_known: bool
+    newer_release_lives: bool
+    other_release_lives: bool
+    code_job_count: int
     stored: dict[str, StoredJob] = field(default_factory=dict)
 
     def is_same(self, name: str, digest: str) -> bool:
@@ -113,7 +123,7 @@ class DefiningVerbs(Handle):
         declared = _check_specs(specs)
         names = list(declared)
         did: dict[str, list[str]] = {each.name: [] for each in dataclasses.fields(DefineResult)}
-        pieces = [names[at : at + MOST_AT_ONCE] for at in range(0, len(names), MOST_AT_ONCE)] or [[]]
+        pieces = [names[at : at + MOST_JOBS_WRITTEN] for at in range(0, len(names), MOST_JOBS_WRITTEN)] or [[]]
         retiring = complete
         while pieces or retiring:
             piece = pieces.pop(0) if pieces else []
@@ -123,7 +133,7 @@ class DefiningVerbs(Handle):
             )
             for act, some in found.items():
                 did[act] += some
-            retiring = complete and (not last or len(found["retired"]) == MOST_AT_ONCE)
+            retiring = complete and (not last or len(found["retired"]) == MOST_JOBS_WRITTEN)
         return DefineResult(**{act: tuple(some) for act, some in did.items()})
 
     def _define_batch(
@@ -137,7 +147,7 @@ class DefiningVerbs(Handle):
         """Define some jobs in one step. ``complete`` are all names that are declared, if no others are to live."""
         for _ in range(MOST_TRIES):
             # A look at all names of a large release would take longer than a write may come after it.
-            few = complete is not None and len(complete) <= MOST_AT_ONCE
+            few = complete is not None and len(complete) <= MOST_JOBS_WRITTEN
             look = self._look_at(release, complete if complete and few else [one.spec.name for one in declared])
             if look is None:
                 continue
@@ -150,7 +160,7 @@ class DefiningVerbs(Handle):
                 name: move for name in did["unchanged"] if (move := _encode_moved(by_name[name], look.stored[name]))
             }
             did["moved"] = list(moves)
-            if not (did["created"] or did["changed"] or did["retired"] or moves) and look.known:
+            if not (did["created"] or did["changed"] or did["retired"] or moves) and look.release_known:
                 return did
             entries = [
                 [clean(by), "define", name, "", dumps({"did": act, "release": release})]
@@ -159,18 +169,17 @@ class DefiningVerbs(Handle):
                 if by
             ]
             try:
-                self._decide_script(
-                    "define",
-                    to_micros_text(look.at),
-                    None if complete is None else look.generation,
-                    release,
-                    look.later_lives,
-                    look.other_lives,
-                    [_encode_created(by_name[name], look.at) for name in did["created"]],
-                    [_encode_changed(by_name[name], look.stored[name], look.at) for name in did["changed"]],
-                    [_encode_retired(look.stored[name], look.at, retire_after) for name in did["retired"]],
-                    list(moves.values()),
-                    entries,
+                self._write_definitions(
+                    at=look.at,
+                    generation=None if complete is None else look.generation,
+                    release=release,
+                    newer_release_lives=look.newer_release_lives,
+                    other_release_lives=look.other_release_lives,
+                    created=[_encode_created(by_name[name], look.at) for name in did["created"]],
+                    changed=[_encode_changed(by_name[name], look.stored[name], look.at) for name in did["changed"]],
+                    retired=[_encode_retired(look.stored[name], look.at, retire_after) for name in did["retired"]],
+                    moved=list(moves.values()),
+                    entries=entries,
                 )
             except Refusal:
                 continue  # AGAIN: another caller was faster
@@ -194,35 +203,68 @@ class DefiningVerbs(Handle):
                 return False
             entry = [clean(by), "retire", job, clean(why), "{}"]
             try:
-                self._decide_script(
-                    "define",
-                    to_micros_text(look.at),
-                    None,
-                    None,
-                    False,
-                    False,
-                    [],
-                    [],
-                    [_encode_retired(one, look.at, AT_ONCE)],
-                    [],
-                    [entry],
-                )
+                self._write_definitions(at=look.at, retired=[_encode_retired(one, look.at, NO_DELAY)], entries=[entry])
             except Refusal:
                 continue  # AGAIN: it was fired or defined anew in this moment
-            return not one.retired or one.waits
+            return not one.retired or one.awaits_retirement
         raise _busy_error(f"job {job!r}")
+
+    def _write_definitions(
+        self,
+        *,
+        at: datetime,
+        generation: str | None = None,
+        release: str | None = None,
+        newer_release_lives: bool = False,
+        other_release_lives: bool = False,
+        created: Sequence[Any] = (),
+        changed: Sequence[Any] = (),
+        retired: Sequence[Any] = (),
+        moved: Sequence[Any] = (),
+        entries: Sequence[Any] = (),
+    ) -> None:
+        """Write definitions in one step, if all that they were computed from still stands.
+
+        Args:
+            at: when that was looked at.
+            generation: no definition may have changed since; ``None``: other definitions may.
+            release: the same releases must live as then; ``None``: they do not matter.
+            newer_release_lives: whether one that came after it did.
+            other_release_lives: whether any other did.
+            created: see ``_encode_created``; and so on.
+            changed: existing jobs with a new definition.
+            retired: jobs that end.
+            moved: jobs whose next due time other zone rules move.
+            entries: for the trail.
+
+        Raises:
+            Refusal: something changed; look again.
+        """
+        self._decide_script(
+            "define", to_micros_text(at), generation, release, newer_release_lives, other_release_lives,
+            created, changed, retired, moved, entries,
+        )  # fmt: skip
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
     def _look_at(self, release: str, names: Sequence[str]) -> Look | None:
         """Look at what stands under some names; ``None`` if definitions changed while looking."""
         look: Look | None = None
-        for start in range(0, max(len(names), 1), MOST_LOOKED_AT):
-            some = names[start : start + MOST_LOOKED_AT]
-            now, generation, known, lives, rows, code = self._read_script("look_at_definitions", release, some)
+        for start in range(0, max(len(names), 1), MOST_JOBS_READ):
+            some = names[start : start + MOST_JOBS_READ]
+            now, generation, release_known, lives, rows, code_job_count = self._read_script(
+                "look_at_definitions", release, some
+            )
             if look is None:
-                later_lives, other_lives = lives
-                look = Look(from_micros(int(now)), generation, known, later_lives, other_lives, code)
+                newer_release_lives, other_release_lives = lives
+                look = Look(
+                    from_micros(int(now)),
+                    generation,
+                    release_known,
+                    newer_release_lives,
+                    other_release_lives,
+                    code_job_count,
+                )
             elif look.generation != generation:
                 return None
             look.stored |= {name: _stored_job(name, row, look.at) for name, row in zip(some, rows, strict=True) if row}
@@ -232,10 +274,12 @@ class DefiningVerbs(Handle):
         self, look: Look, complete: Sequence[str], release: str, *, all_seen: bool
     ) -> list[StoredJob] | None:
         """Return living jobs of code that are not declared, as many as go in one step; ``None``: look again."""
-        if all_seen and look.code == sum(one.source == "code" and not one.retired for one in look.stored.values()):
+        if all_seen and look.code_job_count == sum(
+            one.source == "code" and not one.retired for one in look.stored.values()
+        ):
             return []
         names = set(complete)
-        missing = [name for name in self._read_script("code") if name not in names][:MOST_AT_ONCE]
+        missing = [name for name in self._read_script("code") if name not in names][:MOST_JOBS_WRITTEN]
         other = self._look_at(release, missing)
         if other is None or other.generation != look.generation:
             return None
@@ -277,16 +321,15 @@ def _check_specs(specs: Sequence[JobSpec]) -> dict[str, Declared]:
 def _stored_job(name: str, row: Sequence[Any], now: datetime) -> StoredJob:
     number, digest, revision, watermark, eras, last_since, retired_at, source, waiting_until, next_due = row
     # Defining a job again also repairs a definition that was edited by hand.
-    sees = watermark if isinstance(watermark, str) else ""
-    at = from_micros(int(sees)) if _is_instant(sees) else now
+    at = from_micros(int(watermark)) if _is_instant(watermark) else now
     since = from_micros(int(last_since)) if _is_instant(last_since) else at
     try:
-        known = holding_eras(read_eras(eras), at)
+        needed_eras = holding_eras(read_eras(eras), at)
     except StoreCorrupt:
-        known = ()
+        needed_eras = ()
     return StoredJob(
-        name, number, digest, revision, at, known, since, retired_at is not False, source, waiting_until is not False,
-        watermark, next_due if _is_instant(next_due) else None,
+        name, number, digest, revision, at, needed_eras, since, retired_at is not False, source,
+        waiting_until is not False, watermark, next_due if _is_instant(next_due) else None,
     )  # fmt: skip
 
 
@@ -300,11 +343,11 @@ def _compare_definitions(look: Look, declared: Sequence[Declared], gone: Sequenc
         name = one.spec.name
         if look.is_same(name, one.digest):
             did["unchanged"].append(name)
-        elif look.later_lives and one.spec.source == "code":
+        elif look.newer_release_lives and one.spec.source == "code":
             did["superseded"].append(name)
         else:
             did["changed" if name in look.stored else "created"].append(name)
-    did["kept" if look.other_lives else "retired"] += [one.name for one in gone]
+    did["kept" if look.other_release_lives else "retired"] += [one.name for one in gone]
     return did
 
 
@@ -318,6 +361,7 @@ def _encode_created(one: Declared, at: datetime) -> list[Any]:
     if trigger is not None and trigger.next_after(at) is None:
         last = trigger.latest_until(at, at - _LONG_AGO)
         if last is not None:
+            # All of its times are past. The last one is still owed a verdict, and a plan begins after the watermark.
             watermark = last - _MICROSECOND
     era = Era(watermark, trigger, 1, one.spec.after)
     fields = _encode_fields(one, 1, watermark, (era,))
@@ -337,7 +381,7 @@ def _encode_changed(one: Declared, stored: StoredJob, at: datetime) -> list[Any]
 def _encode_moved(one: Declared, stored: StoredJob) -> list[Any] | None:
     """Return an unchanged job that zone rules move: what was seen of it, and its next due time; ``None``: it stays."""
     trigger = one.spec.trigger
-    if trigger is None or not trigger.zones or not _is_instant(stored.seen):
+    if trigger is None or not trigger.zones or not _is_instant(stored.stored_watermark):
         return None
     was = None if stored.next_due is None else from_micros(int(stored.next_due))
     next_due = next_due_by_zone(trigger, stored.last_since, stored.watermark, was)
@@ -348,7 +392,7 @@ def _encode_retired(stored: StoredJob, at: datetime, retire_after: timedelta) ->
     """Return a job that ends: what was seen of it, its fields and last era, and what was not decided before."""
     if stored.retired:
         return _encode_seen(stored)
-    until = to_micros_text(at + retire_after) if retire_after > AT_ONCE else None
+    until = to_micros_text(at + retire_after) if retire_after > NO_DELAY else None
     # Where the clock was set back, the last era begins later: what the one before it still has until then is owed too.
     undecided = undecided_until(stored.eras, stored.watermark, stored.era_start(at))
     watermark = stored.watermark if undecided is None else undecided.last
@@ -362,7 +406,7 @@ def _encode_retired(stored: StoredJob, at: datetime, retire_after: timedelta) ->
 
 
 def _encode_seen(stored: StoredJob) -> list[Any]:
-    return [stored.number, stored.revision, stored.seen, stored.name]
+    return [stored.number, stored.revision, stored.stored_watermark, stored.name]
 
 
 def _encode_fields(one: Declared, revision: int, watermark: datetime, eras: tuple[Era, ...]) -> Iterator[str]:

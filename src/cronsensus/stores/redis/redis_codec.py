@@ -34,7 +34,7 @@ from cronsensus.triggers import trigger_from_json
 MICROSECOND = timedelta(microseconds=1)
 LARGEST_ID = 10**14 - 1
 _NO_ID = "-"
-MOST_KEPT = 2048
+MOST_KEPT_DEFINITIONS = 2048
 """Definitions that a process keeps parsed, by their text."""
 
 Value = TypeVar("Value")
@@ -91,7 +91,7 @@ def _read_number(text: str | Literal[False]) -> int | None:
 # --- definitions ------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(MOST_KEPT)
+@lru_cache(MOST_KEPT_DEFINITIONS)
 def read_spec(text: str) -> JobSpec:
     """Return a definition from its text.
 
@@ -106,7 +106,7 @@ def read_spec(text: str) -> JobSpec:
         raise no_definition("a definition", error, text) from error
 
 
-@lru_cache(MOST_KEPT)
+@lru_cache(MOST_KEPT_DEFINITIONS)
 def read_eras(text: str) -> tuple[Era, ...]:
     """Return eras from their text.
 

@@ -31,10 +31,10 @@ class Handle:
     _client: Client
     _clock: Clock | None
     _sender: str
-    """What hints of this handle say, so that it does not wake itself."""
+    """What the notifications of this handle say, so that it does not wake itself."""
 
-    def _begin_watching(self) -> None:
-        """Compare the server's clock with one that never steps from the first write on."""
+    def _prepare_clock_watch(self) -> None:
+        """Prepare to compare the server's clock with one that never steps, from the first write on."""
         self._steady = self._clock or SystemClock()
         self._watch = ClockWatch()
         self._looked: Looked | None = None

@@ -22,8 +22,8 @@ Signs = tuple[list[str], list[tuple[str, int, str | Literal[False]]]]
 """The sessions that show their sign; and those that do not, with the number and the record of each."""
 
 
-class SecondSign:
-    """A sign on a connection of its own, which each renewal checks. For one thread, except for ``close``."""
+class HeartbeatSign:
+    """The heartbeat's sign of life, on a connection that each renewal checks. For one thread, except for ``close``."""
 
     def __init__(self, listening_to: Callable[[bytes], Subscription]) -> None:
         """Show signs on the subscriptions that ``listening_to`` makes."""

@@ -14,7 +14,7 @@ from cronsensus.stores.redis.operating import OperatingVerbs
 from cronsensus.stores.redis.pubsub import Subscription
 from cronsensus.stores.redis.redis_health import EvictionWatch
 from cronsensus.stores.redis.redis_locks import LockVerbs
-from cronsensus.stores.redis.redis_presence import SecondSign
+from cronsensus.stores.redis.redis_presence import HeartbeatSign
 from cronsensus.stores.redis.redis_reading import Reads
 from cronsensus.stores.redis.redis_url import read_url
 from cronsensus.stores.redis.redis_wake import Wake
@@ -53,20 +53,20 @@ class RedisStore(DefiningVerbs, OperatingVerbs, RoundVerbs, SessionVerbs, LockVe
             InvalidOption: the URL names no server, or an option that does not exist.
         """
         self.namespace = check_name(namespace, what="namespace")
-        self._given = (url, clock)
+        self._url_and_clock = (url, clock)
         self._url = read_url(url)
         self._clock = clock
         self._keyspace = Keyspace(self._url.prefix, namespace)
         meta = self._keyspace.meta.decode()
         self._client = Client(self._url, self._keyspace, route_to(self._url, meta))
-        self._second_sign = SecondSign(
+        self._heartbeat_sign = HeartbeatSign(
             lambda sign: Subscription(route_to(self._url, meta), sign, where=self._client.where)
         )
         self._wake_ups = Wake(self._keyspace, route_to(self._url, meta), self._client)
         self._sender = self._wake_ups.name.decode()
         self._eviction = EvictionWatch(self._client, clock or SystemClock())
-        self._begin_watching()
-        self._begin_rounds()
+        self._prepare_clock_watch()
+        self._prepare_rounds()
 
     @property
     def capabilities(self) -> StoreCapabilities:
@@ -74,12 +74,12 @@ class RedisStore(DefiningVerbs, OperatingVerbs, RoundVerbs, SessionVerbs, LockVe
         return _CAPABILITIES
 
     def _sibling(self) -> Self:
-        url, clock = self._given
+        url, clock = self._url_and_clock
         return type(self)(url, namespace=self.namespace, clock=clock)
 
     def _close(self) -> None:
         self._wake_ups.close()
-        self._second_sign.close()
+        self._heartbeat_sign.close()
         self._client.close()
 
     def _wait(self, timeout: float) -> bool:

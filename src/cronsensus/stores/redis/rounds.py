@@ -69,8 +69,8 @@ class RoundVerbs(Handle):
     fires all of them first and then claims, and every verb answers the same."""
     _own_session: str
 
-    def _begin_rounds(self) -> None:
-        """Know nothing yet of functions and of unreadable definitions."""
+    def _prepare_rounds(self) -> None:
+        """Prepare what looks and claims remember: functions, and definitions that cannot be read."""
         self._functions: tuple[tuple[str, ...], str, frozenset[str]] = ((), "", frozenset())
         self._left_out: dict[str, bool] = {}
         self._left_out_at = 0.0

@@ -15,8 +15,8 @@ from cronsensus.payload.codec import clean
 from cronsensus.stores.redis.redis_codec import Row, read_takeover, to_length, write_json, write_session_spec
 from cronsensus.stores.redis.redis_handle import Handle
 from cronsensus.stores.redis.redis_health import EvictionWatch
-from cronsensus.stores.redis.redis_presence import SecondSign
-from cronsensus.stores.values import AT_ONCE, Partition, View
+from cronsensus.stores.redis.redis_presence import HeartbeatSign
+from cronsensus.stores.values import NO_DELAY, Partition, View
 from cronsensus.timing.instants import from_micros
 
 
@@ -27,7 +27,7 @@ class SessionVerbs(Handle):
     """
 
     _eviction: EvictionWatch
-    _second_sign: SecondSign
+    _heartbeat_sign: HeartbeatSign
     _registered: str | None = None
     _own_session = ""
     _noted: tuple[str, bool] = "", False
@@ -44,7 +44,7 @@ class SessionVerbs(Handle):
         now = self._write_script("open_session", session.id, session.node, text, release, to_length(lease), declares)
         if session.is_node:
             with contextlib.suppress(StoreError):  # from this moment on its connection observes the signs of the others
-                self._look(1, None, AT_ONCE)
+                self._look(1, None, NO_DELAY)
         return from_micros(int(now))
 
     def _renew(self, session: str, lease: timedelta, idle_lease: timedelta) -> Renewal:
@@ -72,7 +72,7 @@ class SessionVerbs(Handle):
 
     def _show_sign(self, session: str) -> None:
         """Show a sign of life, and write down that it is there; nothing is lost where that fails."""
-        shown = self._second_sign.show_sign(self._keyspace.sign_channel(session))
+        shown = self._heartbeat_sign.show_sign(self._keyspace.sign_channel(session))
         if shown != (self._noted == (session, True)):
             with contextlib.suppress(StoreError):
                 self._noted = session, self._write_script("note_sign", session, shown)

@@ -31,12 +31,12 @@ from cronsensus.stores.sql.job_rows import specs_of
 from cronsensus.stores.sql.occurrence_rows import instant
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.stores.unreadable import MOST_COUNTED, READING_RAISES, instant_of, whole_number
+from cronsensus.stores.unreadable import LARGEST_COUNT, READING_RAISES, instant_of, whole_number
 
-MOST_PAGE = 500
+MOST_PAGE_ROWS = 500
 ORIGINS = {origin.value: origin for origin in Origin}
 Payload = tuple[tuple[Any, ...], dict[str, Any]]
-MOST_LEFT_OUT = 200
+MOST_LEFT_OUT_JOBS = 200
 """Most jobs that a page is asked to leave out; beyond, they are passed over here."""
 
 _FIRST = -(2**63)
@@ -122,7 +122,7 @@ def read_claimed(row: AnyRow) -> Payload:
     Raises:
         Exception: one of them is not valid.
     """
-    if not 0 <= row.attempt < MOST_COUNTED:
+    if not 0 <= row.attempt < LARGEST_COUNT:
         raise ValueError(f"attempt {row.attempt!r:.60}")
     if row.origin not in ORIGINS:
         raise ValueError(f"origin {row.origin!r:.60}")
@@ -145,7 +145,7 @@ def first_page(tx: Transaction, selection: Selection, level: int | None = None) 
 
 
 def _first_size(selection: Selection) -> int:
-    return min(selection.wanted_count, MOST_PAGE)
+    return min(selection.wanted_count, MOST_PAGE_ROWS)
 
 
 def choose_entries(tx: Transaction, selection: Selection, page: Sequence[AnyRow], levels: Sequence[int]) -> None:
@@ -196,7 +196,7 @@ def _read_entries(
         yield from page
         if len(page) < size:
             return
-        size = min(2 * size + 32, MOST_PAGE)
+        size = min(2 * size + 32, MOST_PAGE_ROWS)
         page = _ask_further(tx, selection, level, size, (page[-1].due_at, page[-1].id)).rows
 
 
@@ -213,9 +213,9 @@ def _ask_further(
         size=size,
         after_due=after[0],
         after_id=after[1],
-        full=list(islice(selection.left_out, MOST_LEFT_OUT)),
-        blocked=list(islice(selection.blocked, MOST_LEFT_OUT)),
-        heads=list(islice(selection.blocked.values(), MOST_LEFT_OUT)),
+        full=list(islice(selection.left_out, MOST_LEFT_OUT_JOBS)),
+        blocked=list(islice(selection.blocked, MOST_LEFT_OUT_JOBS)),
+        heads=list(islice(selection.blocked.values(), MOST_LEFT_OUT_JOBS)),
     )
 
 

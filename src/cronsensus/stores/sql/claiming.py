@@ -21,7 +21,7 @@ from cronsensus.stores.sql.sessions import not_alive
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.timing.instants import from_micros
 
-MOST_EXPIRED = 1000
+MOST_EXPIRED_RUNS = 1000
 """Most occurrences that one claim closes as missed(late); the rest is skipped until the next."""
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -158,7 +158,7 @@ def expire_late(tx: Transaction) -> None:
     InnoDB also locks entries next to the range that was asked for: those of running occurrences. A transaction that
     goes on to wait for such a row would deadlock with the one that is recording its end.
     """
-    late = tx.send("lock_expired", space=tx.namespace, now=tx.now, size=MOST_EXPIRED).rows
+    late = tx.send("lock_expired", space=tx.namespace, now=tx.now, size=MOST_EXPIRED_RUNS).rows
     tx.send_rows("close_expired", [(tx.now, row.id) for row in late], one_each=True)
 
 

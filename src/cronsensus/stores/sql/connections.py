@@ -18,7 +18,7 @@ from cronsensus.process.interrupts import Condition
 from cronsensus.process.this_process import start_anew
 from cronsensus.stores.sql.connection import Connection
 
-MOST_IDLE = 4
+MOST_IDLE_CONNECTIONS = 4
 FORK_PATIENCE = 1.0
 """Seconds that a fork waits for transactions under way."""
 
@@ -84,7 +84,7 @@ class Connections:
         """Keep a connection that is known to be in order, or close it if enough are idle."""
         with self._changed:
             self._used.discard(connection)
-            keep = not self._closed and len(self._idle) < MOST_IDLE
+            keep = not self._closed and len(self._idle) < MOST_IDLE_CONNECTIONS
             if keep:
                 self._idle.append(connection)
             self._changed.notify_all()

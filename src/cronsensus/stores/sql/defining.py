@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from cronsensus.model.job import Era, JobSpec
 from cronsensus.payload.codec import write_payload
 from cronsensus.planning import next_due_by_zone, next_nominal
-from cronsensus.stores.sql.definitions import MOST_MET, read_spec
+from cronsensus.stores.sql.definitions import MOST_REMEMBERED_JOBS, read_spec
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.job_rows import definition_of, last_eras, readable_eras
 from cronsensus.stores.sql.occurrence_rows import micros
@@ -22,12 +22,13 @@ from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.sessions import know_release, one_at_a_time
 from cronsensus.stores.sql.trail import entry, record_all
 from cronsensus.stores.sql.transaction import Transaction, pieces
-from cronsensus.stores.unreadable import MOST_COUNTED, is_sound, whole_number
+from cronsensus.stores.unreadable import LARGEST_COUNT, is_sound, whole_number
 from cronsensus.stores.values import DefineResult
 from cronsensus.timing.instants import from_micros, to_micros
 
 _MICROSECOND = timedelta(microseconds=1)
-_AT_ONCE = 1000
+BATCH_SIZE = 1000
+"""Most jobs that one statement reads and locks."""
 _LONG_AGO = timedelta(days=366 * 200)
 
 
@@ -96,7 +97,7 @@ def answer_if_unchanged(tx: Transaction, declared: Declared) -> DefineResult | N
             declared.differing.append(name)
         elif (move := _moved_due_time(spec, row)) is not None:
             declared.moves[name] = move
-    retiring = gone and not asked.release.row.other_lives
+    retiring = gone and not asked.release.row.other_release_lives
     if declared.differing or declared.moves or asked.release.row.known is None or retiring:
         return None
     _keep_definitions(tx, declared, stored)
@@ -114,7 +115,7 @@ def _moved_due_time(spec: JobSpec, row: AnyRow) -> Move | None:
 
 def _keep_definitions(tx: Transaction, declared: Declared, stored: Mapping[str, AnyRow]) -> None:
     """Keep the definitions that stand in the store, so that a node claims the first run of a job like any later one."""
-    for name in islice(declared.specs, MOST_MET):
+    for name in islice(declared.specs, MOST_REMEMBERED_JOBS):
         row = stored[name]
         tx.definitions.specs.put(row.id, definition_of(row), read_spec(_encode_spec(declared.specs[name])))
         tx.definitions.claimed.note_definition(row.id, row.id, definition_of(row))
@@ -174,7 +175,7 @@ def write_definitions(tx: Transaction, declared: Declared) -> DefineResult:
     did["moved"] = [name for name in did["unchanged"] if _still_moves(declared.moves.get(name), stored[name])]
     tx.send_rows("move_jobs", [declared.moves[name] for name in did["moved"]], one_each=True)
     if declared.complete:
-        if gone and asked.release.row.other_lives:
+        if gone and asked.release.row.other_release_lives:
             did["kept"] = [row.name for row in gone]
         else:
             retire_all(tx, gone, declared.retire_after)
@@ -209,7 +210,7 @@ class _StoredJobs:
 
 
 def _is_superseded(release: Pending) -> bool:
-    return bool(release.row.later_lives)
+    return bool(release.row.newer_release_lives)
 
 
 def _still_moves(move: Move | None, row: AnyRow) -> bool:
@@ -226,7 +227,7 @@ def _is_same(declared: Declared, name: str, row: AnyRow | None) -> bool:
 
 def _create_jobs(tx: Transaction, declared: Declared, names: Sequence[str]) -> None:
     """Insert new jobs and their first eras, some at a time: a hundred thousand rows at once would fill the memory."""
-    for some in pieces(names, _AT_ONCE):
+    for some in pieces(names, BATCH_SIZE):
         jobs: list[tuple[Any, ...]] = []
         eras: list[tuple[Any, ...]] = []
         for name in some:
@@ -236,7 +237,7 @@ def _create_jobs(tx: Transaction, declared: Declared, names: Sequence[str]) -> N
             eras.append((name, to_micros(watermark), 1, prepared.trigger, prepared.after))
         tx.send_rows("insert_jobs", jobs, space=tx.namespace, created=tx.now)
         tx.send_rows("insert_eras", eras, space=tx.namespace)
-        if len(some) == _AT_ONCE:
+        if len(some) == BATCH_SIZE:
             tx.flush()
 
 
@@ -253,6 +254,7 @@ def _first_times(declared: Declared, name: str, now: datetime) -> tuple[datetime
     last = trigger.latest_until(now, now - _LONG_AGO)
     if last is None:
         return now, None
+    # All of its times are past. The last one is still owed a verdict, and a plan begins after the watermark.
     return last - _MICROSECOND, last
 
 
@@ -276,7 +278,7 @@ def _redefine_jobs(tx: Transaction, declared: Declared, rows: Sequence[AnyRow]) 
         if row.retired_at is not None:
             watermark = max(watermark, tx.now)
         since = max(tx.now, watermark, began.get(row.id, watermark))
-        revision = row.revision + 1 if is_sound(row.revision) and 0 < row.revision < MOST_COUNTED else 1
+        revision = row.revision + 1 if is_sound(row.revision) and 0 < row.revision < LARGEST_COUNT else 1
         all_eras = (*known[row.id], Era(from_micros(since), spec.trigger, revision, spec.after))
         next_due = micros(next_nominal(all_eras, from_micros(watermark)))
         waking = None if row.paused_at is not None else next_due

@@ -17,8 +17,8 @@ from cronsensus.model.job import Era, JobSpec, UnknownParts
 from cronsensus.payload.codec import loads
 from cronsensus.stores.unreadable import READING_RAISES, Unreadable, no_definition
 
-MOST_KEPT = 2048
-MOST_MET = 64
+MOST_KEPT_DEFINITIONS = 2048
+MOST_REMEMBERED_JOBS = 64
 """Most jobs of which it is kept how they were last enqueued, or claimed."""
 
 Value = TypeVar("Value")
@@ -54,7 +54,7 @@ class Recent(Generic[Value]):
 class Met:
     """Jobs that were met last, each with its definition. Safe to share between threads."""
 
-    def __init__(self, most: int = MOST_MET) -> None:
+    def __init__(self, most: int = MOST_REMEMBERED_JOBS) -> None:
         """Keep at most ``most`` jobs."""
         self._most = most
         self._kept: dict[Any, tuple[int, str]] = {}
@@ -85,7 +85,7 @@ class Definitions:
         unreadable: rows that were left out.
     """
 
-    def __init__(self, most: int = MOST_KEPT) -> None:
+    def __init__(self, most: int = MOST_KEPT_DEFINITIONS) -> None:
         """Keep the definitions and the eras of at most ``most`` of them."""
         self.specs: Recent[JobSpec] = Recent(most)
         self.eras: Recent[tuple[Era, ...]] = Recent(most)

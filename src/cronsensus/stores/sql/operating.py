@@ -28,9 +28,11 @@ from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.timing.instants import as_utc, from_micros, to_micros, within_stores
 
-AT_ONCE = 2000
-"""Most rows that are worked out between two statements: a transaction that pauses for too long is taken for one that
-stands still, and ended by the server."""
+BATCH_SIZE = 2000
+"""Most occurrences that are prepared between two statements.
+
+A transaction that pauses for too long is taken for one that stands still, and the server ends it.
+"""
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -54,11 +56,11 @@ def enqueue_items(tx: Transaction, items: Sequence[Item]) -> list[Enqueued]:
         tx.definitions.enqueued.note_definition(name, row.id, definition_of(row))
     own = {job: write_payload(spec.args, spec.kwargs, what="arguments") for job, spec in specs.items()}
     answers: list[Enqueued] = []
-    for start in range(0, len(items), AT_ONCE):
-        some = items[start : start + AT_ONCE]
+    for start in range(0, len(items), BATCH_SIZE):
+        some = items[start : start + BATCH_SIZE]
         wanted = [_enqueue_item(tx, item, rows[item.job].id, specs, own) for item in some]
         made = Created(tx, wanted, [item.job for item in some], before)
-        if start + AT_ONCE >= len(items):
+        if start + BATCH_SIZE >= len(items):
             tx.commit()
         answers += made.list_answers()
     return answers
@@ -86,8 +88,8 @@ def _enqueue_item(
 def create_occurrences(tx: Transaction, wanted: Sequence[New], names: Sequence[str]) -> list[Enqueued]:
     """Insert occurrences whose keys are new; answer for each in order."""
     answers: list[Enqueued] = []
-    for start in range(0, len(wanted), AT_ONCE):
-        some = slice(start, start + AT_ONCE)
+    for start in range(0, len(wanted), BATCH_SIZE):
+        some = slice(start, start + BATCH_SIZE)
         answers += Created(tx, wanted[some], names[some], {}).list_answers()
     return answers
 

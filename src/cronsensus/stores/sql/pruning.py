@@ -20,7 +20,8 @@ from cronsensus.timing.instants import LATEST_MICROS, to_micros
 _MICROSECOND = timedelta(microseconds=1)
 SESSIONS_KEPT = timedelta(days=1)
 """For how long ended sessions stay."""
-AT_ONCE = 1000
+BATCH_SIZE = 1000
+"""Most rows that one transaction of a prune deletes from each table."""
 MOST_BATCHES = 50
 """Batches of ended sessions and of old entries that one prune deletes, each in a transaction of its own."""
 
@@ -37,7 +38,7 @@ class Over:
     @property
     def has_more(self) -> bool:
         """Whether there are so many sessions, or entries of the trail, that there may be more of them."""
-        return len(self.sessions) >= AT_ONCE or len(self.trail) >= AT_ONCE
+        return len(self.sessions) >= BATCH_SIZE or len(self.trail) >= BATCH_SIZE
 
     @property
     def is_empty(self) -> bool:
@@ -95,7 +96,7 @@ class _Rest:
     """Sessions and entries of the trail that are over."""
 
     def __init__(self, tx: Transaction) -> None:
-        space: dict[str, Any] = {"space": tx.namespace, "size": AT_ONCE}
+        space: dict[str, Any] = {"space": tx.namespace, "size": BATCH_SIZE}
         self._tx = tx
         self._sessions = tx.send("old_sessions", **space, ended=tx.instant(-(SESSIONS_KEPT // _MICROSECOND)))
         # The oldest by number, which are as good as the oldest by time.

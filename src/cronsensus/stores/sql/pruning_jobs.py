@@ -21,7 +21,8 @@ from cronsensus.timing.instants import to_micros
 
 _MICROSECOND = timedelta(microseconds=1)
 _DAY, _YEAR = HISTORY_KEPT // _MICROSECOND, REMEMBERED // _MICROSECOND
-AT_ONCE = 1000
+BATCH_SIZE = 1000
+"""Most jobs, pauses or releases that one transaction of a prune works on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Bygone:
     @property
     def has_more(self) -> bool:
         """Whether there is so much of something that there may be more of it."""
-        return max(map(len, (self.with_old_eras, self.pauses, self.retired, self.releases))) >= AT_ONCE
+        return max(map(len, (self.with_old_eras, self.pauses, self.retired, self.releases))) >= BATCH_SIZE
 
 
 class Looking:
@@ -51,9 +52,9 @@ class Looking:
     def __init__(self, tx: Transaction, before: datetime | None) -> None:
         """Ask."""
         asked = bounds_of(tx, None if before is None else min(to_micros(before), tx.now - _DAY), _DAY)
-        long_ago: dict[str, Any] = {"space": tx.namespace, "ended": tx.instant(-_YEAR), "size": AT_ONCE}
-        self._eras = tx.send("jobs_with_old_eras", **asked, size=AT_ONCE)
-        self._pauses = tx.send("old_pauses", **asked, size=AT_ONCE)
+        long_ago: dict[str, Any] = {"space": tx.namespace, "ended": tx.instant(-_YEAR), "size": BATCH_SIZE}
+        self._eras = tx.send("jobs_with_old_eras", **asked, size=BATCH_SIZE)
+        self._pauses = tx.send("old_pauses", **asked, size=BATCH_SIZE)
         self._retired = tx.send("long_retired", **long_ago)
         self._releases = tx.send("replaced_releases", **long_ago)
         self._locks = tx.send("any_lock_ran_out", space=tx.namespace, boot=tx.epoch, moment=tx.moment)
@@ -130,5 +131,5 @@ def forget_releases(tx: Transaction) -> None:
     Safe when a session of one begins at the same instant: it begins before or after this, see ``one_at_a_time``.
     """
     one_at_a_time(tx)
-    replaced = tx.send("replaced_releases", space=tx.namespace, ended=tx.instant(-_YEAR), size=AT_ONCE)
+    replaced = tx.send("replaced_releases", space=tx.namespace, ended=tx.instant(-_YEAR), size=BATCH_SIZE)
     tx.send_in("delete_releases", "ids", _ids_of(replaced))

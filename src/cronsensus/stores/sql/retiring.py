@@ -13,8 +13,8 @@ from cronsensus.stores.sql.job_rows import find_locked, last_eras, readable_eras
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.stores.unreadable import MOST_COUNTED, is_sound, whole_number
-from cronsensus.stores.values import AT_ONCE
+from cronsensus.stores.unreadable import LARGEST_COUNT, is_sound, whole_number
+from cronsensus.stores.values import NO_DELAY
 from cronsensus.timing.instants import from_micros, to_micros
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -27,7 +27,7 @@ def retire_job(tx: Transaction, job: str, *, by: str, why: str) -> bool:
         return False
     stops = row.retired_at is None or row.waiting_until is not None
     if row.retired_at is None:
-        retire_all(tx, [row], AT_ONCE)
+        retire_all(tx, [row], NO_DELAY)
     elif stops:
         _cancel_waiting(tx, [row.id])
     record(tx, by, "retire", job, why)
@@ -67,7 +67,7 @@ def retire_all(tx: Transaction, rows: Sequence[AnyRow], retire_after: timedelta)
     asked = tx.send_in("beginnings", "ids", [row.id for row in rows])
     known = readable_eras(tx, rows)
     began = last_eras(asked)
-    until = tx.now + retire_after // _MICROSECOND if retire_after > AT_ONCE else None
+    until = tx.now + retire_after // _MICROSECOND if retire_after > NO_DELAY else None
     if until is None:
         _cancel_waiting(tx, [row.id for row in rows])
     ranges: list[tuple[Any, ...]] = []
@@ -81,7 +81,7 @@ def retire_all(tx: Transaction, rows: Sequence[AnyRow], retire_after: timedelta)
         if undecided is not None:
             ranges.append(verdict_row(tx, row.id, undecided))
             watermark = to_micros(undecided.last)
-        revision = row.revision + 1 if is_sound(row.revision) and 0 < row.revision < MOST_COUNTED else 1
+        revision = row.revision + 1 if is_sound(row.revision) and 0 < row.revision < LARGEST_COUNT else 1
         changes.append((tx.now, revision, since, watermark, until, row.id, row.revision))
         new_eras.append((row.id, since, revision, None, None))
     tx.send_rows("retire_jobs", changes, one_each=True)

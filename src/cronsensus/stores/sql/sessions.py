@@ -21,12 +21,12 @@ from cronsensus.stores.sql.job_rows import specs_of
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.stores.unreadable import MOST_COUNTED, whole_number
+from cronsensus.stores.unreadable import LARGEST_COUNT, whole_number
 from cronsensus.stores.values import MOST_AHEAD
 from cronsensus.timing.instants import from_micros
 
 _MICROSECOND = timedelta(microseconds=1)
-MOST_PRESUMED = 500
+MOST_PRESUMED_SESSIONS = 500
 """Most sessions that one look for the dead takes on the word of its caller; the rest is for the next."""
 
 
@@ -145,7 +145,7 @@ def drain_session(tx: Transaction, session: str, *, by: str, why: str) -> bool:
 
 def find_dead(tx: Transaction, presumed: Collection[str]) -> Pending:
     """Ask for open sessions whose lease ran out, or that are presumed dead, in the order in which they were opened."""
-    named = list(presumed)[:MOST_PRESUMED] or [""]
+    named = list(presumed)[:MOST_PRESUMED_SESSIONS] or [""]
     return tx.send("find_dead", space=tx.namespace, presumed=named, boot=tx.epoch, moment=tx.moment)
 
 
@@ -290,7 +290,7 @@ def _decide_run(tx: Transaction, row: AnyRow, why: str, spec: JobSpec | None, *,
     """
     crash = f"{Reason.CRASHED}: {why}"
     reason = crash if crashed else why
-    crashes = min(whole_number(row.crashes) + crashed, MOST_COUNTED)
+    crashes = min(whole_number(row.crashes) + crashed, LARGEST_COUNT)
     back: tuple[tuple[Any, ...], ...] = ()
     closed: tuple[tuple[Any, ...], ...] = ()
     if row.cancel_reason is not None:

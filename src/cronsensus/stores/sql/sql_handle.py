@@ -91,7 +91,7 @@ class SqlHandle(Store):
             lend: opens one for the code of jobs, where those for verbs have settings of their own.
         """
         self.namespace = check_name(namespace, what="namespace")
-        self._given = given
+        self._url_and_clock = given
         self._where = where
         self._dialect = dialect
         self._connections = Connections(lambda: self._note_opened(Connection(connect())), where=where)
@@ -107,7 +107,7 @@ class SqlHandle(Store):
         return self._dialect.capabilities
 
     def _sibling(self) -> Self:
-        url, clock = self._given
+        url, clock = self._url_and_clock
         made: Self = cast("Any", type(self))(url, namespace=self.namespace, clock=clock)
         return made
 

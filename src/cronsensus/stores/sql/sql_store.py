@@ -265,13 +265,13 @@ class SqlStore(SqlHandle):
     def _enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
         """Create occurrences, and notify nodes: in the trip of the COMMIT, where the database can."""
         with self._write_transaction(queued=True) as tx:
-            hint = self._hint_behind(tx)
+            notification = self._notify_behind(tx)
             made = operating.enqueue_items(tx, items)
-        if hint is None or not hint.answered:
+        if notification is None or not notification.answered:
             self._notify()
         return made
 
-    def _hint_behind(self, tx: Transaction) -> Pending | None:  # noqa: ARG002 - most notify without the database
+    def _notify_behind(self, tx: Transaction) -> Pending | None:  # noqa: ARG002 - most notify without the database
         """Have the COMMIT followed by what notifies nodes; ``None``: it cannot be."""
         return None
 

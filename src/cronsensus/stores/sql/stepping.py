@@ -15,7 +15,7 @@ from cronsensus.stores.sql import claiming, finishing, firing
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.sessions import cut_off_claims, not_alive
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.stores.values import AT_ONCE
+from cronsensus.stores.values import NO_DELAY
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -72,7 +72,7 @@ def take_step(tx: Transaction, session: str, step: Step) -> Taken:
         one.claim.id for one, state in zip(step.give_back, became, strict=True) if state not in {None, State.PENDING}
     ]
     over = Counter(found[number].job_id for number in ended if found[number].serial)
-    ahead = (step.want.ahead if step.want else AT_ONCE) // _MICROSECOND
+    ahead = (step.want.ahead if step.want else NO_DELAY) // _MICROSECOND
     carried_out = firing.carry_out(tx, step.plans, of_plans, ahead, over)
     taken = None
     if step.want is not None:

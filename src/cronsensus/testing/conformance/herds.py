@@ -11,14 +11,14 @@ from typing import Any
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step, Want
-from cronsensus.stores.values import AT_ONCE
+from cronsensus.stores.values import NO_DELAY
 from cronsensus.testing.conformance.fixtures import HOUR, LEASE, MINUTE, SECOND, StoreTest, minute
 
 
 class Herds(StoreTest):
     """Hazards of a short way for what is usual: what is not goes it too, or one of many stops the others."""
 
-    def decide_and_claim(self, *plans: Plan, limit: int = 100, ahead: timedelta = AT_ONCE, but: str = "") -> Done:
+    def decide_and_claim(self, *plans: Plan, limit: int = 100, ahead: timedelta = NO_DELAY, but: str = "") -> Done:
         """Carry plans out, and claim what can be claimed, ``but`` not of one function."""
         functions = tuple(name for name in self._functions if name != but)
         want = Want(limit=limit, functions=functions, lease=LEASE, ahead=ahead)

@@ -13,7 +13,7 @@ from cronsensus.model.plan import Plan
 from cronsensus.model.states import State
 from cronsensus.model.step import Step, Want
 from cronsensus.planning import plan as plan_of
-from cronsensus.stores.values import AT_ONCE, MOST_AHEAD
+from cronsensus.stores.values import MOST_AHEAD, NO_DELAY
 from cronsensus.testing.conformance.fixtures import DAY, HOUR, LEASE, MINUTE, START, StoreTest, minute
 from cronsensus.testing.conformance.steps import give_back, settle
 
@@ -25,7 +25,7 @@ class LeadTime(StoreTest):
     """Hazards of deciding before the due time: a run that starts early, or that waits for no reason."""
 
     def carry_out_and_take(
-        self, *plans: Plan, session: str = "s1", limit: int = 10, ahead: timedelta = AT_ONCE
+        self, *plans: Plan, session: str = "s1", limit: int = 10, ahead: timedelta = NO_DELAY
     ) -> tuple[list[bool], list[Claim]]:
         """Carry out and take as a node does at a due time, or ``ahead`` of it."""
         want = Want(limit=limit, functions=tuple(self._functions), lease=LEASE, ahead=ahead)

@@ -19,7 +19,7 @@ from cronsensus.model.states import Reason, State
 from cronsensus.model.step import Done, GiveBack, Step, Want
 from cronsensus.planning import plan as plan_of
 from cronsensus.stores.base import Store
-from cronsensus.stores.values import AT_ONCE, MOST_AHEAD
+from cronsensus.stores.values import MOST_AHEAD, NO_DELAY
 from cronsensus.testing.conformance.fixtures import HOUR, LEASE, MINUTE, SECOND, THREADS, StoreTest, minute
 from cronsensus.testing.conformance.steps import an_end, carry_out
 
@@ -35,7 +35,7 @@ def outcome(claim: Claim, state: State = State.SUCCEEDED, **more: Any) -> End:
 class Stepping(StoreTest):
     """Hazards of a step: a part of it is undone with another, or sees too late what the one before it did."""
 
-    def wish(self, limit: int = 100, *, ahead: timedelta = AT_ONCE, lease: timedelta = LEASE) -> Want:
+    def wish(self, limit: int = 100, *, ahead: timedelta = NO_DELAY, lease: timedelta = LEASE) -> Want:
         """Return a wish for work of all functions that the test defined."""
         return Want(limit=limit, functions=tuple(self._functions), lease=lease, ahead=ahead)
 
@@ -88,7 +88,7 @@ class Stepping(StoreTest):
 
     def test_step_with_retry_due_at_once_claims_it_again(self) -> None:
         [claim] = self.under_way(retries=3)
-        failed = outcome(claim, State.PENDING, retry_in=AT_ONCE)
+        failed = outcome(claim, State.PENDING, retry_in=NO_DELAY)
         [again] = self.step(ends=(failed,), want=self.wish()).claims
         assert (claim.id, 2, 1) == (again.id, again.attempt, again.failures)
         assert again.token > claim.token
@@ -338,7 +338,7 @@ class Stepping(StoreTest):
     def test_step_with_retry_of_a_run_that_is_to_stop_cancels_it(self) -> None:
         [claim] = self.under_way()
         self.store.cancel(claim.id, by="ann", why="")
-        [settled] = self.step(ends=(outcome(claim, State.PENDING, retry_in=AT_ONCE),), want=self.wish()).settled
+        [settled] = self.step(ends=(outcome(claim, State.PENDING, retry_in=NO_DELAY),), want=self.wish()).settled
         assert State.CANCELLED is settled.state is self.look(claim).state
 
     def test_step_with_a_state_that_no_run_ends_in_is_refused_before_anything_is_written(self) -> None:
@@ -367,7 +367,7 @@ class Stepping(StoreTest):
 
     def test_step_said_again_does_not_end_the_run_that_its_first_time_began(self) -> None:
         [claim] = self.under_way(retries=3)
-        failed = outcome(claim, State.PENDING, retry_in=AT_ONCE)
+        failed = outcome(claim, State.PENDING, retry_in=NO_DELAY)
         step = Step(ends=(failed,), give_back=(GiveBack(claim=claim),), want=self.wish())
         [again] = self.store.step("s1", step).claims
         done = self.store.step("s1", step)

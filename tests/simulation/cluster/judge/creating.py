@@ -8,7 +8,7 @@ from typing import Any
 from cronsensus.model.occurrence import Enqueued, scheduled_key
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import ACTIVE, Origin, State
-from cronsensus.stores.values import AT_ONCE
+from cronsensus.stores.values import NO_DELAY
 from tests.simulation.cluster.judge.bench import Bench, Seen
 from tests.simulation.cluster.judge.books import JobBook, Record
 
@@ -55,7 +55,7 @@ class CreatingRules(Bench):
         """Look at each plan that won."""
         for plan, won in zip(seen.args[0], seen.answer, strict=True):
             if won:
-                self._fired(plan, self.now + seen.kwargs.get("ahead", AT_ONCE))
+                self._fired(plan, self.now + seen.kwargs.get("ahead", NO_DELAY))
 
     def _fired(self, plan: Plan, until: datetime) -> None:
         job = self.jobs[plan.job]

@@ -8,7 +8,7 @@ from cronsensus.model.ending import EndingKind
 from cronsensus.model.ends import Again, End, is_snoozed
 from cronsensus.model.occurrence import Claim, Settled, scheduled_key
 from cronsensus.model.states import State
-from cronsensus.stores.values import AT_ONCE
+from cronsensus.stores.values import NO_DELAY
 from tests.simulation.cluster.clocks import SECOND
 from tests.simulation.cluster.judge.bench import Seen
 from tests.simulation.cluster.judge.books import FUZZ, Record, SessionBook, most_early, to_micros
@@ -38,7 +38,7 @@ class RunningRules(ForgettingRules):
             if record is None or (record.job, record.key) != (claim.job, claim.key):
                 self.broken("claim", f"{claim.job} {claim.key} was never created")
                 continue
-            ahead = seen.kwargs.get("ahead", AT_ONCE)
+            ahead = seen.kwargs.get("ahead", NO_DELAY)
             self._may_claim(record, claim, session, self.now + ahead)
             if claim.reserved:
                 self._may_reserve(record)
@@ -62,7 +62,7 @@ class RunningRules(ForgettingRules):
         if claim is not None:
             self._may_hold(record, claim, session)
             record.due_at = min(record.due_at, self.now)
-            self._give(record, claim, session, AT_ONCE)
+            self._give(record, claim, session, NO_DELAY)
             session.until = self.micros + to_micros(seen.kwargs["lease"])
 
     def _give(self, record: Record, claim: Claim, session: SessionBook, ahead: timedelta) -> None:

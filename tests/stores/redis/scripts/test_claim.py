@@ -30,7 +30,7 @@ from tests.stores.redis.scripts.by_hand import (
 )
 
 LEASE = 500
-MOST_COUNTED = 2**31 - 1
+LARGEST_COUNT = 2**31 - 1
 TOLD = said(want=(10, "digest", None, {}, LEASE))
 BASE = merged(meta(), session())
 NONE = done()
@@ -249,7 +249,7 @@ TAKEN: list[tuple[str, State, list[int]]] = [
     ("a due time is no number", world(job(), pending(1), row(1, due="soon")), []),
     (
         "as many attempts as can be counted",
-        world(job(), pending(1, attempt=str(MOST_COUNTED)), pending(2, attempt=str(MOST_COUNTED - 1))),
+        world(job(), pending(1, attempt=str(LARGEST_COUNT)), pending(2, attempt=str(LARGEST_COUNT - 1))),
         [2],
     ),
     ("it is late", world(job(), pending(1, expires=at(-1)), {"expiring": None}), []),

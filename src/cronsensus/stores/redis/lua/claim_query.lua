@@ -7,7 +7,7 @@
 -- needs: starting runs_left
 
 local PAGE = 64
-local MOST_COUNTED = 2147483647
+local LARGEST_COUNT = 2147483647
 
 local function comes_before(one, other)
   return one.due < other.due or (one.due == other.due and one.id < other.id)
@@ -94,7 +94,7 @@ local function choose(session, limit, left_out, til, reserve, oldest)
 
   -- An entry that is not late, and of which everything is as it must be to be started.
   local function claimable(row)
-    local whole_numbers = tonumber(row.attempt or 0) < MOST_COUNTED and tonumber(row.due) and tonumber(row.level)
+    local whole_numbers = tonumber(row.attempt or 0) < LARGEST_COUNT and tonumber(row.due) and tonumber(row.level)
     return whole_numbers and tonumber(row.created) and row.job and row.key and row.origin and row.payload and not is_late(row)
   end
 

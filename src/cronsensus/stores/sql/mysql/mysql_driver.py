@@ -20,7 +20,7 @@ from pymysql.constants import CLIENT, CR
 from pymysql.err import OperationalError
 
 from cronsensus.errors import InvalidOption, MissingExtra, StoreRefused
-from cronsensus.stores.sql.bounds import MOST_IDLE, MOST_PAUSED
+from cronsensus.stores.sql.bounds import USER_TRANSACTION_IDLE_SECONDS, VERB_IDLE_SECONDS
 from cronsensus.stores.sql.mysql.mysql_url import MysqlUrl
 
 BEYOND = 5.0
@@ -191,7 +191,9 @@ def open_for_jobs(url: MysqlUrl) -> BoundedConnection:
     driver = _connect_driver(url, 0)
     limit = "idle_transaction_timeout" if driver.is_mariadb else "wait_timeout"
     try:
-        shortest = f"IF(@@{limit} = 0, {MOST_IDLE}, LEAST(@@{limit}, {MOST_IDLE}))"
+        shortest = (
+            f"IF(@@{limit} = 0, {USER_TRANSACTION_IDLE_SECONDS}, LEAST(@@{limit}, {USER_TRANSACTION_IDLE_SECONDS}))"
+        )
         # MySQL takes nothing for a number of seconds that might be another kind of number.
         run_text(driver, f"SET SESSION {limit} = CAST({shortest} AS UNSIGNED)")
         driver.be_patient(LENT_PATIENCE)
@@ -308,7 +310,7 @@ def longest_pause(url: MysqlUrl, timeout: float) -> int:
 
     What is patient for longer than the URL says, as a migration is, may also pause for longer.
     """
-    return round(timeout if timeout > url.timeout else min(timeout, MOST_PAUSED))
+    return round(timeout if timeout > url.timeout else min(timeout, VERB_IDLE_SECONDS))
 
 
 def longest_rest(timeout: float) -> int:

@@ -65,7 +65,7 @@ class MysqlStore(PresenceStore):
     def _wait(self, timeout: float) -> bool:
         """Sleep, and show the sign of life of the registered session.
 
-        There are no hints here, so a node looks by itself as often as it must.
+        There are no notifications here, so a node looks by itself as often as it must.
         """
         self._sign.wait(timeout)
         return False

@@ -26,7 +26,7 @@ from cronsensus.model.plan import Plan
 from cronsensus.model.states import Origin, State
 from cronsensus.model.step import Done, GiveBack, Step, Want
 from cronsensus.payload.codec import cleaned, read_payload, write_error, write_payload
-from cronsensus.stores.sql.claim_query import MOST_PAGE, ORIGINS, read_claimed
+from cronsensus.stores.sql.claim_query import MOST_PAGE_ROWS, ORIGINS, read_claimed
 from cronsensus.stores.sql.definitions import Definitions
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.occurrence_rows import instant, is_serial, micros, payload_of
@@ -198,7 +198,7 @@ def start_due(tx: Transaction, session: str, want: Want, known: dict[str, JobSpe
     taken = tx.send(
         "take_due", space=tx.namespace, session=session, boot=tx.epoch, now=moment, moment=moment, begun=moment,
         until=moment + want.ahead // _MICROSECOND, lease=moment + want.lease // _MICROSECOND,
-        size=min(want.limit, MOST_PAGE), known=list(known),
+        size=min(want.limit, MOST_PAGE_ROWS), known=list(known),
         floor=tx.dialect.floor_of_tokens(moment if isinstance(moment, int) else 0),
     )  # fmt: skip
     try:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from cronsensus.errors import CronsensusError
-from cronsensus.stores.sql.bounds import MOST_IDLE
+from cronsensus.stores.sql.bounds import USER_TRANSACTION_IDLE_SECONDS
 from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.dialect import Dialect, Reading
 from cronsensus.stores.sql.postgres import postgres_errors
@@ -40,7 +40,7 @@ _CLOCK = f"SELECT {CLOCK}"
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _NOT_IDLE_FOR_EVER = (
-    f"SELECT set_config('idle_in_transaction_session_timeout', '{MOST_IDLE}s', true) "
+    f"SELECT set_config('idle_in_transaction_session_timeout', '{USER_TRANSACTION_IDLE_SECONDS}s', true) "
     "WHERE current_setting('idle_in_transaction_session_timeout') = '0'"
 )
 _SERVER, _INJECTED = "server", "injected"

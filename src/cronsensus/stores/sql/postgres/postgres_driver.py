@@ -16,7 +16,7 @@ from psycopg import generators
 from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
 
-from cronsensus.stores.sql.bounds import MOST_PAUSED
+from cronsensus.stores.sql.bounds import VERB_IDLE_SECONDS
 from cronsensus.stores.sql.postgres.postgres_url import PostgresUrl
 from cronsensus.timing.clock import SystemClock
 
@@ -26,7 +26,7 @@ PATIENCE = SystemClock()
 
 BEYOND = 5.0
 """Seconds that this side waits longer than the server, which gives up in better order."""
-MOST_PREPARED = 400
+MOST_PREPARED_STATEMENTS = 400
 CANCEL_WITHIN = 1.0
 """Seconds for the server to be told that nothing waits for a statement any more."""
 _INTERVAL = 0.1
@@ -156,7 +156,7 @@ def open_connection(url: PostgresUrl, *, lent: bool = False) -> BoundedConnectio
     driver.known = set()
     try:
         driver.patience = None if lent else patience_seconds(url)
-        driver.prepared_max = MOST_PREPARED
+        driver.prepared_max = MOST_PREPARED_STATEMENTS
         driver.pooled = url.pooler == "transaction" or (url.pooler == "auto" and _someone_is_between(driver))
         if driver.pooled:
             driver.prepare_threshold = None
@@ -183,7 +183,7 @@ def patience_seconds(url: PostgresUrl) -> float:
 def connection_settings(url: PostgresUrl, *, local: bool) -> list[str]:
     """Return what a connection is told, or, ``local``, each transaction, because a pooler is between."""
     statement = round(url.timeout * 1000)
-    paused = min(statement, round(MOST_PAUSED * 1000))
+    paused = min(statement, round(VERB_IDLE_SECONDS * 1000))
     known = {"statement": statement, "lock": statement // 2, "paused": paused, "local": str(local).lower()}
     how = "SET LOCAL" if local else "SET"
     return [f"{how} {name} = {value.format(**known)}" for name, value in _SETTINGS.items()] + [_DURABLE.format(**known)]

@@ -150,7 +150,7 @@ class PostgresStore(PresenceStore):
         with self._in_transaction(None, None) as tx:
             if at_once.was_closed(driver_of(tx.connection)):
                 return None  # its first trip tells, and is repeated
-            self._hint_behind(tx)
+            self._notify_behind(tx)
             made = at_once.enqueue_one(tx, called)
         look = Looked(tx.now, asked_at, self._dialect.monotonic())
         if self._clock_watch.compare_reading(look) is None:
@@ -163,7 +163,7 @@ class PostgresStore(PresenceStore):
     # --- wake-ups and signs of life -----------------------------------------------------------------------------------
 
     def _wait(self, timeout: float) -> bool:
-        """Wait for a hint."""
+        """Wait for a notification."""
         with self._errors_explained():
             return self._wake_ups.wait(timeout)
 
@@ -184,8 +184,8 @@ class PostgresStore(PresenceStore):
         """Wake the other handles of this namespace, wherever they are."""
         self._notify_nodes(self._wake_ups.notify_listeners)
 
-    def _hint_behind(self, tx: Transaction) -> Pending:
-        return tx.send_behind("hint", channel=self._wake_ups.channel, sender=self._wake_ups.name)
+    def _notify_behind(self, tx: Transaction) -> Pending:
+        return tx.send_behind("notify_nodes", channel=self._wake_ups.channel, sender=self._wake_ups.name)
 
     def _notify_nodes(self, tell: Callable[[BoundedConnection], None]) -> None:
         self._on_idle(lambda connection: tell(driver_of(connection)))
@@ -271,7 +271,7 @@ class PostgresStore(PresenceStore):
 
     @property
     def _lock_statements(self) -> one_statement.Statements:
-        return one_statement.statements_of(self._url.schema, injected=self._given[1] is not None)
+        return one_statement.statements_of(self._url.schema, injected=self._url_and_clock[1] is not None)
 
     def _wait_queues(self) -> WaitQueues:
         if self._postgres.is_pooled:  # a pooler passes no notification on

@@ -42,7 +42,7 @@ class Wake:
         self._driver: BoundedConnection | None = None
         self._registered: str | None = None
         self._shown: str | None = None
-        self._hinted = False
+        self._notified = False
         self._heard_at = 0.0
         self._poller = Poller(self._hang_up)
         _all.add(self)
@@ -141,15 +141,15 @@ class Wake:
         driver.pgconn.consume_input()
         while (notification := driver.pgconn.notifies()) is not None:
             self._take_in(notification.extra.decode())
-        hinted, self._hinted = self._hinted, False
-        return hinted
+        notified, self._notified = self._notified, False
+        return notified
 
     def _note_notification(self, notification: psycopg.Notify) -> None:
         self._take_in(notification.payload)
 
     def _take_in(self, payload: str) -> None:
         self._heard_at = PATIENCE.monotonic()
-        self._hinted |= payload != self.name
+        self._notified |= payload != self.name
 
     def _hang_up(self) -> None:
         driver, self._driver, self._shown = self._driver, None, None

@@ -23,9 +23,9 @@ SELECT (SELECT m.id FROM cronsensus_releases AS m WHERE m.namespace = :space AND
     CASE WHEN EXISTS (SELECT 1 FROM cronsensus_sessions AS s
         JOIN cronsensus_releases AS r ON r.namespace = s.namespace AND r."release" = s."release"
         WHERE s.namespace = :space AND {part: lives} AND r.id > (SELECT m.id FROM cronsensus_releases AS m
-            WHERE m.namespace = :space AND m."release" = :mine)) THEN 1 ELSE 0 END AS later_lives,
+            WHERE m.namespace = :space AND m."release" = :mine)) THEN 1 ELSE 0 END AS newer_release_lives,
     CASE WHEN EXISTS (SELECT 1 FROM cronsensus_sessions AS s
-        WHERE s.namespace = :space AND {part: lives} AND s."release" <> :mine) THEN 1 ELSE 0 END AS other_lives;
+        WHERE s.namespace = :space AND {part: lives} AND s."release" <> :mine) THEN 1 ELSE 0 END AS other_release_lives;
 
 -- name: lock_definitions
 -- Lock jobs and read what a definition is compared with. Race: a plan, or an operator; in the order of ids, one waits for the other.

@@ -7,7 +7,7 @@ SELECT (SELECT c.value FROM cronsensus_counters AS c WHERE c.name = 'identity') 
 -- Write what is there already, to find out whether anything may be written. Race: none.
 UPDATE cronsensus_counters SET value = value WHERE name = 'token';
 
--- name: hint [postgres]
+-- name: notify_nodes [postgres]
 -- types: channel text, sender text
 -- Notify the listeners. Race: none, a notification says only that there may be something new.
 SELECT pg_notify(:channel, :sender);

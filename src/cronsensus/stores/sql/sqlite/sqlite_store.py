@@ -71,10 +71,10 @@ class SqliteStore(SqlStore):
             self._sqlite.epoch.leave_epoch()
 
     def _wait(self, timeout: float) -> bool:
-        """Wait for a hint."""
-        hinted = self._wake_ups.wait(timeout)
+        """Wait for a notification."""
+        notified = self._wake_ups.wait(timeout)
         self._sqlite.wakes = self._wake_ups.supported
-        return hinted
+        return notified
 
     def _notify(self) -> None:
         """Wake the other handles of this namespace on this host."""

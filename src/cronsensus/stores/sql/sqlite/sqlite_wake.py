@@ -73,8 +73,8 @@ class Wake:
             poll.register(pipe, select.POLLIN)
             poll.poll(max(0.0, timeout) * 1000)
         finally:
-            hinted = self._end_waiting(pipe)
-        return hinted
+            notified = self._end_waiting(pipe)
+        return notified
 
     def _begin_waiting(self) -> int | None:
         self._mind_forks()
@@ -90,11 +90,11 @@ class Wake:
             if self._closed.is_set():
                 self._end_listening()
                 return False
-            hinted = False
+            notified = False
             with contextlib.suppress(BlockingIOError):
                 while os.read(pipe, 4096):
-                    hinted = True
-            return hinted
+                    notified = True
+            return notified
 
     def _listen(self) -> int | None:
         """Return the pipe to read, made anew if there is none or if it was removed."""

@@ -7,7 +7,7 @@
 -- needs: releases retiring
 local MOST_AGE = 10000000
 
-local at, generation, release, later_lives, other_lives, created, changed, retired, moved, entries = unpack(args, 1, 10)
+local at, generation, release, newer_release_lives, other_release_lives, created, changed, retired, moved, entries = unpack(args, 1, 10)
 
 local function stands(job, revision, watermark)
   local row = read(job_key(job), 'revision', 'watermark')
@@ -36,7 +36,7 @@ local function still_holds()
   end
   if release then
     local later_now, other_now = others_live(release)
-    return later_now == later_lives and other_now == other_lives
+    return later_now == newer_release_lives and other_now == other_release_lives
   end
   return true
 end

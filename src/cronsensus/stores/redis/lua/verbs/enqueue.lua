@@ -49,5 +49,5 @@ for index, item in ipairs(items) do
     answers[index] = { create(item.job, item), true, 'pending' }
   end
 end
-redis.pcall('PUBLISH', SPACE .. 'wake', SENDER) -- a hint: nothing is lost where it may not be sent
+redis.pcall('PUBLISH', SPACE .. 'wake', SENDER) -- a notification: nothing is lost where it may not be sent
 return answer(answers)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import builtins
+import keyword
+import re
+import unicodedata
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 WIDTH = 88
@@ -30,6 +34,21 @@ def _escaped(sign: str, mark: str) -> str:
     if sign in {"\\", mark}:
         return f"\\{sign}"
     return sign if sign.isprintable() else repr(sign)[1:-1]
+
+
+def identifier(words: str, taken: Collection[str]) -> str:
+    """Return a name for a function that is called so, and is none of ``taken``, a keyword or a builtin."""
+    # Python reads an identifier in this form, so two names that differ before it may be one.
+    called = unicodedata.normalize("NFKC", words.casefold())
+    plain = re.sub(r"\W+", "_", called).strip("_") or "job"
+    if not plain.isidentifier():
+        plain = f"job_{plain}"
+    plain = plain[:60]
+    name, count = plain, 1
+    while name in taken or keyword.iskeyword(name) or hasattr(builtins, name):
+        count += 1
+        name = f"{plain}_{count}"
+    return name
 
 
 def laid_out(call: str | Call, indent: str = "", end: str = "") -> str:
