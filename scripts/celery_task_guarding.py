@@ -19,7 +19,7 @@ class _Wins(worker.Guard):
         object.__setattr__(got, "held", SimpleNamespace(run=None))
         return got
 
-    def record_end(self, task_id: str, state: str | None, value: Any) -> None:
+    def record_end(self, request: Any, state: str | None, value: Any) -> None:
         """Record nothing."""
 
 

@@ -40,11 +40,20 @@ def note(what: str, *more: object) -> None:
         file.write(" ".join(map(str, (what, os.getpid(), f"{time.time():.3f}", *more))) + "\n")
 
 
-@app.task(bind=True, time_limit=2)
+@app.task(once=False)
+def plain(number: int, seconds: float) -> int:
+    note("plain", number)
+    time.sleep(seconds)
+    return number
+
+
+@app.task(bind=True, time_limit=2 if os.environ.get("TICK") == "hangs" else None)
 def tick(self) -> None:
     note("tick", self.request.id, (self.request.headers or {}).get("cronsensus-time"))
     if os.environ.get("TICK") == "fails":
         raise RuntimeError("as told")
+    if os.environ.get("TICK") == "slowly":
+        threading.Event().wait(2)
     if os.environ.get("TICK") == "hangs":
         threading.Event().wait(60)
 

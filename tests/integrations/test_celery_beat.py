@@ -276,9 +276,9 @@ def test_an_entry_that_is_to_succeed_so_often_is_a_job_that_alerts_know(make_bea
     assert one._part.store.job("beat:backup").spec.overdue == timedelta(hours=26)
     assert sent.headers[0]["cronsensus-overdue"] == 26 * 3600
     # A worker that runs it says the same of the job.
-    spec, ask = name_run("shop.backup", sent.ids[0], sent.headers[0], timedelta(days=1))
+    spec, ask = name_run("shop.backup", SimpleNamespace(id=sent.ids[0]), sent.headers[0], timedelta(days=1))
     assert (spec, ask.job) == (one._part.store.job("beat:backup").spec, "beat:backup")
-    other, _ = name_run("shop.other", "another-id", sent.headers[0], timedelta(days=1))
+    other, _ = name_run("shop.other", SimpleNamespace(id="another-id"), sent.headers[0], timedelta(days=1))
     assert other.name == "celery:shop.other", "headers that were passed on"
 
 

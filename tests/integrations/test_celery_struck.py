@@ -179,6 +179,34 @@ def test_a_time_of_beat_is_one_run_from_its_time_to_the_end_of_its_task(workers)
     assert workers.runs("tick") == []
 
 
+def test_a_time_of_beat_whose_worker_is_killed_is_run_by_another(workers):
+    workers.start("-c", "1", count=2)
+    beat = subprocess.Popen(
+        [sys.executable, "-m", "celery", "-A", "celery_app", "beat", "--pidfile="],
+        env={**workers.environment, "TICK": "slowly", "EVERY": "20"}, cwd=workers.folder, start_new_session=True,
+    )  # fmt: skip
+    workers.started.append(beat)
+    begun = workers.wait_for(lambda: workers.lines("tick"), "a run")
+    workers.kill_group(workers.worker_of(int(begun[0][1])))
+    ended = workers.wait_for(lambda: [one for one in beat_runs(workers) if one.state.final], "an end")
+    assert (ended[-1].state, ended[-1].crashes) == (State.SUCCEEDED, 1)
+
+
+def test_one_death_leaves_alone_what_is_not_guarded_or_waits_for_its_time(workers):
+    workers.start("-c", "1", count=3)
+    workers.send("plain", 1, 8.0)
+    workers.send("slow", 9, 0.1, countdown=600)
+    workers.wait_for(lambda: workers.lines("plain"), "a run")
+    busy = workers.worker_of(int(workers.lines("plain")[0][1]))
+    idle = next(one for one in workers.started if one is not busy)
+    workers.kill_group(idle)
+    workers.wait_for(
+        lambda: any("messages were given back" in workers.log(number) for number in range(3)), "a look at what it left"
+    )
+    assert [workers.log(number).count("0 messages were given back") for number in range(3)].count(1) == 1
+    assert len(workers.lines("plain")) == 1
+
+
 def test_a_hard_limit_of_what_beat_has_sent_ends_its_time(workers):
     workers.start("-c", "1", "-B", EVERY="1", TICK="hangs")
     workers.wait_for(lambda: workers.lines("tick"), "a run")
@@ -229,6 +257,18 @@ def test_other_pools_are_guarded_too(workers, pool):
     begun = workers.wait_for(lambda: [one for one in workers.lines("begin") if one[3] == "7"], "a run")
     workers.kill_group(workers.worker_of(int(begun[0][1])))
     assert sent.get(timeout=PATIENCE) == 7
+
+
+def test_a_copy_in_the_same_process_does_not_end_what_runs_there(workers):
+    workers.start("-c", "4", "-P", "threads")
+    first = workers.send("slow", 5, 2.0, task_id="same")
+    workers.wait_for(lambda: workers.lines("begin"), "a run")
+    workers.send("slow", 5, 2.0, task_id="same")
+    workers.wait_for(lambda: "it runs elsewhere" in workers.log(0), "the copy")
+    assert [one.state for one in workers.runs("slow")] == [State.RUNNING]
+    assert first.get(timeout=PATIENCE) == 5
+    [one] = workers.wait_for(lambda: [one for one in workers.runs("slow") if one.state.final], "its end")
+    assert (one.state, one.result, len(workers.lines("begin"))) == (State.SUCCEEDED, "5", 1)
 
 
 def test_children_and_workers_that_end_leave_no_session_behind(workers):

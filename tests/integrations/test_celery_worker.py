@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from celery import Celery, chain, signals
+from celery import Celery, signals
 from celery.contrib.testing.worker import start_worker
 from celery.exceptions import Ignore, Reject
 from celery.result import AsyncResult
@@ -26,13 +26,15 @@ from cronsensus.integrations.celery import configure, worker
 from cronsensus.integrations.celery.naming import task_spec
 from cronsensus.integrations.celery.worker_process import guard_of
 from cronsensus.model.acquiring import AskNamed
-from cronsensus.model.ends import Final
+from cronsensus.model.ends import Again, Final
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.outside import Won
 from tests.scratch import scratch_folder
 
 PATIENCE = 30.0
+KINDS = ("adds", "raises", "retries", "autoretries", "requeues", "replaces", "twice")
+WITHOUT_A_RESULT = ("ignores", "rejects")
 
 
 @pytest.fixture
@@ -70,7 +72,18 @@ class Tasks:
         self.begun: Counter[str] = Counter()
         self.runs: list[str] = []
         self._rejected = False
-        for kind in ("adds", "raises", "retries", "autoretries", "ignores", "rejects", "requeues", "loops", "opaque"):
+        for kind in (
+            "adds",
+            "raises",
+            "retries",
+            "autoretries",
+            "ignores",
+            "rejects",
+            "requeues",
+            "replaces",
+            "twice",
+            "opaque",
+        ):
             options = {"autoretry_for": (ValueError,), "default_retry_delay": 0} if kind == "autoretries" else {}
             setattr(
                 self,
@@ -116,8 +129,13 @@ class Tasks:
             raise Reject("not now", requeue=True)
         return number
 
-    def _loops(self, task, number):
-        return chain(self.adds.s(number), self.adds.s())()
+    def _replaces(self, task, number):
+        if number:
+            raise task.replace(task.s(number - 1))
+        return "done"
+
+    def _twice(self, task, number):
+        return number if number == 0 else task.run(number - 1)
 
     def _opaque(self, task, number):
         return datetime(2026, 1, number, tzinfo=UTC)  # JSON has none; Celery's own has
@@ -165,10 +183,6 @@ def ledger(folder: Path, name: str):
         return scheduler._opened.ready().occurrences(OccurrenceFilter(job=f"celery:{name}"), limit=50)
     finally:
         scheduler._opened.close()
-
-
-KINDS = ("adds", "raises", "retries", "autoretries", "requeues")
-WITHOUT_A_RESULT = ("ignores", "rejects")
 
 
 def ends_of(tasks: Tasks) -> dict[str, tuple[str, int]]:
@@ -220,6 +234,21 @@ def test_a_copy_of_what_has_no_result_to_give_is_dropped(guarded, name, kind):
     task.apply_async((1,), task_id=name)
     guarded.adds.delay(1).get(timeout=PATIENCE, interval=0.01)  # the copy was before it
     assert guarded.begun[kind] == 1
+
+
+def test_a_copy_of_an_attempt_that_has_failed_is_left_to_the_message_of_its_retry(guarded, shared_folder, name):
+    elsewhere = Scheduler(url_in(shared_folder), lease="3s")
+    outside = elsewhere._opened.outside()
+    spec = task_spec("adds", timedelta(days=1))
+    [[won]] = outside.acquire([(spec, AskNamed(spec.name, key=name))])
+    assert isinstance(won, Won)
+    assert outside.settle_now(won, Again(timedelta(minutes=5), failed=True))
+    guarded.adds.apply_async((1,), task_id=name)
+    guarded.adds.delay(1).get(timeout=PATIENCE, interval=0.01)  # the copy was before it
+    assert guarded.begun["adds"] == 1
+    assert guarded.adds.apply_async((1,), task_id=name, retries=1).get(timeout=PATIENCE, interval=0.01) == 2
+    outside.close()
+    elsewhere._opened.close()
 
 
 def test_what_runs_elsewhere_comes_again_and_is_not_lost_with_the_process_that_has_it(guarded, shared_folder, name):

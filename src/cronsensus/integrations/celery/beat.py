@@ -129,6 +129,9 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
         due, following = super().is_due(entry)
         if not _is_guarded(entry):
             return schedstate(due, following)
+        if due and self._thread is threading.current_thread():
+            # Beat connects to the broker before it sends, and waits for it: not with times won that others could send.
+            _ = self.producer
         if not due:
             self._release(entry.name)
         elif entry.name not in self._answered and not self._acquire(self._list_due_with(entry)):
@@ -305,6 +308,16 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
             return Final(State.SUCCEEDED, SENT)
         return Again(LOST_AFTER, failed=False, reason=SENT, note=SENT)
 
+    def _end_of_waiting(self, won: Won) -> Then:
+        """Return what becomes of a time whose task is not at work: its message is somewhere, also after a worker died.
+
+        A retry is such a message, too, and a worker's crash leaves one with the broker; so only time tells.
+        """
+        left = LOST_AFTER - (self._clock.now() - won.time)
+        if left > timedelta(0):
+            return Again(left, failed=False, reason=SENT, note=SENT)
+        return Final(State.FAILED, f"lost: its task has not ended in {LOST_AFTER.days} days")
+
     def _look_for_leftovers(self, outside: Outside) -> None:
         now = _CLOCK.monotonic()
         if now >= self._looks_at:
@@ -323,7 +336,7 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
             outside.withdraw(won.claim.job)
             return
         if won.claim.note == SENT:
-            outside.settle(won, Final(State.FAILED, f"lost: no worker has run it in {LOST_AFTER.days} days"))
+            outside.settle(won, self._end_of_waiting(won))
             return
         try:
             self._send(entry, won, producer=None, advance=False)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from cronsensus.errors import InvalidOption
+from cronsensus.integrations.celery.part import is_guarded
 from cronsensus.process.logger import Logger
+from cronsensus.timing.clock import SystemClock
+from cronsensus.timing.instants import parse_instant
 
 _log = Logger("cronsensus.celery")
 
-MOST_RESTORED = 1000
-"""Most messages that are given back at one death."""
+_CLOCK = SystemClock()
+PAGE = 1000
+"""Messages that are looked at together."""
 
 
 def publish_copy(task: Any, args: Any, kwargs: Any, *, countdown: float, headers: dict[str, Any]) -> None:
@@ -27,8 +32,9 @@ def publish_copy(task: Any, args: Any, kwargs: Any, *, countdown: float, headers
 def restore_unacked(app: Any, find_running: Callable[[], Collection[str]]) -> int | None:
     """Give back what workers had fetched from Redis and nobody runs; return how many messages.
 
-    Redis itself gives them back after the visibility timeout, an hour. A message that a living worker has fetched and
-    not begun is among them: it is then there twice, and its task runs once, by the guard.
+    Redis itself gives them back after the visibility timeout, an hour. Only messages of guarded tasks of this app, and
+    none that waits for its time (``countdown``, ``eta``): who has fetched a message Redis does not say. One that a
+    living worker has fetched and not begun is among them. It is then there twice, and its task runs once, by the guard.
 
     Args:
         app: the app.
@@ -37,36 +43,47 @@ def restore_unacked(app: Any, find_running: Callable[[], Collection[str]]) -> in
     Returns:
         ``None``: the broker is another one, which does this itself.
     """
+    guarded = {name for name, task in app.tasks.items() if is_guarded(task)}
     with app.connection_for_write() as connection:
         channel = connection.default_channel
         if not hasattr(channel, "unacked_key"):
             return None
+        restored = first = 0
         with channel.conn_or_acquire() as client:
-            fetched = _read_fetched(channel, client)
             running = find_running()
-            left = [tag for tag, task in fetched if task not in running]
-            for tag in left:
-                channel.qos.restore_by_tag(tag, client)
-        return len(left)
+            while tags := client.zrange(channel.unacked_index_key, first, first + PAGE - 1):
+                left = [
+                    tag for tag, headers in _read_fetched(channel, client, tags)
+                    if headers.get("task") in guarded and headers.get("id") not in running and not _waits(headers)
+                ]  # fmt: skip
+                for tag in left:
+                    channel.qos.restore_by_tag(tag, client)
+                restored += len(left)
+                first += len(tags) - len(left)
+        return restored
 
 
-def _read_fetched(channel: Any, client: Any) -> list[tuple[str, str]]:
-    """Return delivery tags with the ids of their tasks, the oldest first."""
+def _waits(headers: dict[str, Any]) -> bool:
+    """Whether a message is not to be begun yet."""
+    try:
+        return parse_instant(str(headers["eta"])) > _CLOCK.now()
+    except (KeyError, InvalidOption):  # it has none, or one without a zone
+        return False
+
+
+def _read_fetched(channel: Any, client: Any, tags: Sequence[Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Return delivery tags with the headers of their messages."""
     # kombu's client puts its global_keyprefix before the keys of few commands; these are among them.
-    tags = client.zrange(channel.unacked_index_key, 0, MOST_RESTORED - 1)
     with client.pipeline(transaction=False) as pipe:
         for tag in tags:
             pipe.hget(channel.unacked_key, tag)
         fetched = pipe.execute()
     found = []
     for tag, raw in zip(tags, fetched, strict=True):
-        if raw is None:
-            continue
         try:
-            task = (json.loads(raw)[0].get("headers") or {}).get("id")
+            headers = json.loads(raw)[0].get("headers") or {}
         except (ValueError, TypeError, LookupError, AttributeError) as error:
-            _log.debug("a message of another form is left alone: %s", error)
+            _log.debug("a message that is gone, or of another form, is left alone: %s", error)
             continue
-        if task is not None:
-            found.append((tag.decode() if isinstance(tag, bytes) else str(tag), str(task)))
+        found.append((tag.decode() if isinstance(tag, bytes) else str(tag), headers))
     return found

@@ -10,6 +10,7 @@ A task that beat has sent is the same run from its time to the task's end: its m
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -18,6 +19,7 @@ from typing import Any
 from cronsensus.errors import InvalidOption
 from cronsensus.model.acquiring import AskNamed
 from cronsensus.model.job import BEAT, CELERY, JobSpec, Policies, name_kept_job
+from cronsensus.model.occurrence import Occurrence
 from cronsensus.timing.instants import format_instant, parse_instant
 
 IDS = uuid.UUID("f3b0a0c4-6a0f-5d0e-8a55-6f6f0b8c2a11")
@@ -26,6 +28,9 @@ JOB_HEADER, TIME_HEADER, TOKEN_HEADER = "cronsensus-job", "cronsensus-time", "cr
 OVERDUE_HEADER = "cronsensus-overdue"
 """Headers of a message that beat sends; the last in seconds, where the entry has it."""
 HEADERS = (JOB_HEADER, TIME_HEADER, TOKEN_HEADER, OVERDUE_HEADER)
+REPLACED = "replaced "
+LONGEST_ID = 350
+"""An id that is longer is hashed: a key has at most 400 characters."""
 OPTIONS = ("once", "overdue")
 """Our own among the options of an entry."""
 KEEP = timedelta(days=7)
@@ -54,21 +59,42 @@ def task_spec(task: str, keep: timedelta) -> JobSpec:
     return JobSpec(name=job, function=job, policies=Policies(overlap="allow", keep=keep), source="runtime")
 
 
-def name_run(task: str, id: str, headers: Mapping[str, Any] | None, keep: timedelta) -> tuple[JobSpec, AskNamed]:  # noqa: A002 - Celery's
-    """Return which run a message is for: the time that beat has sent it for, or the task's own."""
+def name_run(task: str, request: Any, headers: Mapping[str, Any] | None, keep: timedelta) -> tuple[JobSpec, AskNamed]:
+    """Return which run a message is for: the time that beat has sent it for, or the task's own.
+
+    Args:
+        task: its name.
+        request: with the ``id``, and ``replaced_task_nesting``: a task that has replaced itself is another run.
+        headers: of the message.
+        keep: how long it is known that a task has run.
+    """
+    nesting = int(getattr(request, "replaced_task_nesting", 0) or 0)
     job, told = (headers or {}).get(JOB_HEADER), (headers or {}).get(TIME_HEADER)
-    if isinstance(job, str) and isinstance(told, str) and job.startswith(BEAT):
+    if isinstance(job, str) and isinstance(told, str) and job.startswith(BEAT) and not nesting:
         try:
             nominal = parse_instant(told)
         except InvalidOption:
             nominal = None
         # Somebody may have passed the headers on to a task of another id, which is another run.
-        if nominal is not None and id == _id_of(job, nominal):
+        if nominal is not None and request.id == _id_of(job, nominal):
             seconds = (headers or {}).get(OVERDUE_HEADER)
             overdue = timedelta(seconds=seconds) if isinstance(seconds, int | float) else None
             return entry_spec(job, overdue), AskNamed(job, scheduled_for=nominal)
     spec = task_spec(task, keep)
-    return spec, AskNamed(spec.name, key=id)
+    return spec, AskNamed(spec.name, key=_key_of(str(request.id), nesting))
+
+
+def celery_id(one: Occurrence) -> str:
+    """Return the id of the task that a run is of."""
+    if one.scheduled_for is not None:
+        return _id_of(one.job, one.scheduled_for)
+    return one.key.removeprefix(REPLACED).partition(" ")[2] if one.key.startswith(REPLACED) else one.key
+
+
+def _key_of(task_id: str, nesting: int) -> str:
+    if len(task_id) > LONGEST_ID:
+        task_id = hashlib.blake2b(task_id.encode(), digest_size=16).hexdigest()
+    return f"{REPLACED}{nesting} {task_id}" if nesting else task_id
 
 
 def _id_of(job: str, nominal: datetime) -> str:

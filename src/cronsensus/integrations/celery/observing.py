@@ -89,8 +89,8 @@ def make_bare_where_observed(guarded: Any, base: Any) -> None:
     """
 
     def make(kind: Any, *args: Any, **kwargs: Any) -> Any:
-        app = kwargs["app"] if "app" in kwargs else args[0]
-        if not observes(app):
+        app = kwargs.get("app", args[0] if args else None)
+        if app is None or not observes(app):
             return object.__new__(kind)
         if kind is not guarded:
             raise ConfigurationError(

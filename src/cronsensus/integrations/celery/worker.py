@@ -54,6 +54,8 @@ LONGEST = 10.0
 BACK = timedelta(seconds=60)
 """How long what has gone back to the broker is no other process's to run: its message runs it, at once."""
 NOT_KEPT = "succeeded; its result cannot be kept"
+MARK = "_cronsensus_won"
+"""The attribute of a request that holds what its message has won."""
 COPIES = "cronsensus-copies"
 """The header that counts the copies of a message."""
 
@@ -102,9 +104,12 @@ class Guard:
             request = task.request
             if request.called_directly or request.is_eager or not request.id:
                 return original(*args, **kwargs)
+            if request.__dict__.get(MARK) is not None:
+                return original(*args, **kwargs)  # once more in the same message, by the task itself
             won = self._win(task, args, kwargs)
             if not isinstance(won, Won):
                 return won.value
+            request.__dict__[MARK] = won
             with self._lock:
                 self._held[request.id] = won
             enter_run(won.run)
@@ -124,16 +129,21 @@ class Guard:
             WorkerLostError: each process that ran it died.
         """
         request = task.request
-        spec, ask = name_run(task.name, request.id, request.headers, options_of(self._app).keep)
+        spec, ask = name_run(task.name, request, request.headers, options_of(self._app).keep)
         try:
             answer = self._ask(spec, ask)
         except (StoreError, LeaseLost) as error:
             self._put_back(task, args, kwargs, f"the store cannot be asked: {error}")
         if isinstance(answer, Won):
+            if answer.claim.failures > (request.retries or 0):
+                self._part.outside().release(answer)
+                raise Ignore("a copy of an attempt that has failed: the message of its retry runs it")
             return answer
         seen = answer.seen
         if seen is None or not seen.state.final:
             self._put_back(task, args, kwargs, "it runs elsewhere")
+        if seen.state is State.FAILED:
+            _restore_failure(task, seen)
         return _recorded(seen, request.id)
 
     def _ask(self, spec: JobSpec, ask: AskNamed) -> Won | Refused:
@@ -176,18 +186,19 @@ class Guard:
 
     # --- how it ended -------------------------------------------------------------------------------------------------
 
-    def record_end(self, task_id: str, state: str | None, value: Any) -> None:
+    def record_end(self, request: Any, state: str | None, value: Any) -> None:
         """Record how a run ended, once Celery has stored its result and sent what comes next.
 
         Args:
-            task_id: of the task.
+            request: the message's. Another one of the same id may run at this moment, on another thread.
             state: Celery's; ``None``: the child was told to end.
             value: the result, or the exception.
         """
-        with self._lock:
-            won = self._held.pop(task_id, None)
+        won = request.__dict__.pop(MARK, None)
         if won is None:
             return
+        with self._lock:
+            self._held.pop(request.id, None)
         outside = self._part.outside()
         try:
             if not outside.settle_now(won, end_of(state, value)):
@@ -229,6 +240,13 @@ def _recorded(seen: Occurrence, task_id: str) -> _Recorded:
     if (seen.reason or "").startswith(Reason.CRASHED):
         raise WorkerLostError(f"each of the {seen.crashes} processes that ran it died: {seen.reason}")
     raise Ignore(f"it has ended before: {seen.state}")
+
+
+def _restore_failure(task: Any, seen: Occurrence) -> None:
+    """Have Celery know again that a task failed: with ``track_started`` it has just noted that the copy began."""
+    if task.track_started and not task.ignore_result:
+        text = "" if seen.error is None else f"{seen.error.type}: {seen.error.message}"
+        task.backend.store_result(task.request.id, RuntimeError(text), "FAILURE", request=task.request)
 
 
 def end_of(state: str | None, value: Any) -> Then:

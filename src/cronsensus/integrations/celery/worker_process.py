@@ -11,13 +11,14 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Mapping
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 from celery import bootsteps, signals
 
 from cronsensus.errors import LeaseLost, StoreError
 from cronsensus.integrations.celery.messages import restore_unacked
-from cronsensus.integrations.celery.naming import JOB_HEADER, OVERDUE_HEADER, TIME_HEADER, name_run
+from cronsensus.integrations.celery.naming import JOB_HEADER, OVERDUE_HEADER, TIME_HEADER, celery_id, name_run
 from cronsensus.integrations.celery.part import Part, is_guarded, options_of
 from cronsensus.integrations.celery.worker import Guard, close_in_main
 from cronsensus.integrations.results import error_text
@@ -83,7 +84,8 @@ class WorkerProcess:
 
     def close_run(self, task: Any, task_id: str, then: Final) -> None:
         """Record the end of a run whose child this process has killed, on a thread."""
-        spec, ask = name_run(task.name, task_id, self._headers.get(task_id), options_of(self._app).keep)
+        request = SimpleNamespace(id=task_id)
+        spec, ask = name_run(task.name, request, self._headers.get(task_id), options_of(self._app).keep)
         outside = self._part.outside() if self._part.is_open else None
         if outside is None:
             _log.error("the end of %s[%s] is not recorded: the store was not reached yet", task.name, task_id)
@@ -148,9 +150,9 @@ class WorkerProcess:
         outside.settle(won, Final(State.FAILED, f"gone: {told}"))
 
     def _find_running(self) -> set[str]:
-        """Return the keys of all that runs: what the dead worker ran does no more, as its sessions have ended."""
+        """Return the ids of all that runs: what the dead worker ran does no more, as its sessions have ended."""
         running = OccurrenceFilter(states=(State.RUNNING,))
-        return {one.key for one in self._part.store.occurrences(running, limit=1000)}
+        return {celery_id(one) for one in self._part.store.occurrences(running, limit=1000)}
 
 
 def guard_of(app: Any) -> Guard | None:
@@ -206,10 +208,10 @@ def _leave_child(**_: Any) -> None:
 
 
 @signals.task_postrun.connect(weak=False)  # type: ignore[untyped-decorator]
-def _record_end(sender: Any = None, task_id: Any = None, state: Any = None, retval: Any = None, **_: Any) -> None:
+def _record_end(sender: Any = None, state: Any = None, retval: Any = None, **_: Any) -> None:
     guard = guard_of(sender.app)
     if guard is not None:
-        guard.record_end(task_id, state, retval)
+        guard.record_end(sender.request, state, retval)
 
 
 @signals.task_received.connect(weak=False)  # type: ignore[untyped-decorator]
