@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parent.parent / "scripts" / "servers"
-PROGRAMS = ("initdb", "mariadbd", "redis-server", "pgbouncer", "promtool", "prometheus", "openssl")
-PACKAGES = "postgresql mariadb-server redis-server pgbouncer prometheus openssl"
+PROGRAMS = ("initdb", "mariadbd", "redis-server", "pgbouncer", "rabbitmq-server", "promtool", "prometheus", "openssl")
+PACKAGES = "postgresql mariadb-server redis-server pgbouncer prometheus rabbitmq-server openssl"
 APT = """
 case "$*" in
     *" update") exit 100;;
@@ -75,7 +75,8 @@ def test_elsewhere_than_on_debian_it_says_what_is_missing(machine: Machine) -> N
     machine.has("initdb")
     assert machine.run() == (
         "servers: the tests want these packages, which are not here: mariadb-server redis-server pgbouncer"
-        " prometheus openssl; install them with the package manager of this system. Tests that need them are skipped.\n"
+        " prometheus rabbitmq-server openssl; install them with the package manager of this system. Tests that need"
+        " them are skipped.\n"
     )
 
 
@@ -116,4 +117,5 @@ def test_services_do_not_start_at_the_next_boot_either(machine: Machine) -> None
     machine.run()
     assert machine.log.read_text().endswith(
         "-q disable mariadb\n-q disable redis-server\n-q disable pgbouncer\n-q disable prometheus\n"
+        "-q disable rabbitmq-server\n"
     )

@@ -18,7 +18,7 @@ import pika
 import pytest
 
 from cronsensus import ConfigurationError, Scheduler
-from cronsensus.errors import InvalidOption, UnsupportedFunction
+from cronsensus.errors import InvalidOption, StoreUnavailable, UnsupportedFunction
 from cronsensus.integrations.rabbitmq import Consumer, Message, consumer
 from cronsensus.integrations.rabbitmq.messages import MessageKey
 from cronsensus.model.acquiring import AskNamed
@@ -289,6 +289,37 @@ def test_messages_that_have_crashed_twice_do_not_run_beside_each_other(ledger: L
         ends = ledger.wait_for_end("m1", "m2")
     assert [(one.state, one.crashes) for one in ends] == [(State.SUCCEEDED, 2)] * 2
     assert not met
+
+
+def test_while_the_store_is_away_nothing_runs_and_then_everything_does(
+    ledger: Ledger, queue: Queue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    done: list[str | None] = []
+    asked: list[int] = []
+
+    @consumer(ledger.scheduler(), queue.name)
+    def charge(body: bytes, message: Message) -> None:
+        done.append(message.message_id)
+
+    claims = charge._scheduler._opened.outside()._claims
+    acquire = claims.acquire_claims
+
+    def away_at_first(wanted: Any) -> Any:
+        asked.append(len(wanted))
+        if len(asked) <= 3:
+            assert not done
+            raise StoreUnavailable("it is away")
+        return acquire(wanted)
+
+    monkeypatch.setattr(claims, "acquire_claims", away_at_first)
+    ids = [f"m{number}" for number in range(30)]
+    queue.send(*ids, body=b"")
+    with running(charge, queue.url):
+        ledger.wait_for_end(*ids)
+    assert sorted(key or "" for key in done) == sorted(ids)
+    assert queue.left == 0
+    assert caplog.text.count("nothing acknowledged until it can") == 1
+    assert caplog.text.count("the store answers again") == 1
 
 
 def test_stopped_it_finishes_what_runs_and_the_rest_is_the_brokers_again(ledger: Ledger, queue: Queue) -> None:
