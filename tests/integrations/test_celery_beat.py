@@ -221,6 +221,26 @@ def test_what_the_store_cannot_be_asked_for_stays_due_and_is_sent_when_it_answer
     assert caplog.text.count("the store cannot be asked, so beat sends nothing until it can: gone") == 1
 
 
+def test_what_was_won_is_recorded_although_the_clock_of_the_store_cannot_be_read_then(make_beat, sent, monkeypatch):
+    one = make_beat(SOON)
+    tick_until(one, lambda: sent.ids, "a first send")
+    outside = one._part.outside()
+    acquire = outside.acquire
+
+    def away(_now):
+        raise StoreUnavailable("gone")
+
+    def won_and_then_away(wanted):
+        answers = acquire(wanted)
+        monkeypatch.setattr(one._clock, "read_when_due", away)
+        return answers
+
+    monkeypatch.setattr(outside, "acquire", won_and_then_away)
+    before = len(sent.ids)
+    tick_until(one, lambda: len(sent.ids) > before, "a send")
+    wait_for(lambda: not outside._held, "the record of what was sent: else it is held for as long as this beat lives")
+
+
 def test_what_the_broker_does_not_take_is_sent_by_whichever_beat_looks_next(make_beat, sent, folder):
     hourly = {"hourly": {"task": "shop.tick", "schedule": 3600}}
     one = make_beat(hourly)

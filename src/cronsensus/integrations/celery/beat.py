@@ -275,9 +275,8 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
     def _release(self, name: str) -> None:
         """Give back what was won of an entry that is not due any more: it was changed meanwhile."""
         won = self._answered.pop(name, None)
-        outside = self._find_outside() if won is not None else None
-        if won is not None and outside is not None:
-            outside.release(won)
+        if won is not None:
+            self._part.outside().release(won)
 
     def _report_away(self, error: Exception) -> None:
         if not self._away:
@@ -287,18 +286,15 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
     # --- sending ------------------------------------------------------------------------------------------------------
 
     def _send(self, entry: Any, won: Won, **options: Any) -> Any:
-        outside = self._find_outside()
+        outside = self._part.outside()  # open, as something was won; whether the store answers now is its concern
         try:
             result = super().apply_async(_with_id(entry, won), **options)
         except BaseException as error:
             # Whichever beat looks first sends it; a broker that is away is no failure of the task.
-            if outside is not None:
-                again = Again(timedelta(0), failed=False, reason=f"not sent: {error}")
-                outside.settle(won, again, told=lambda _: outside.look_for_leftovers())
+            again = Again(timedelta(0), failed=False, reason=f"not sent: {error}")
+            outside.settle(won, again, told=lambda _: outside.look_for_leftovers())
             raise
-        if outside is not None:
-            then = Final(State.SKIPPED, GONE) if result is NOT_SENT else self._end_of_sending(entry)
-            outside.settle(won, then)
+        outside.settle(won, Final(State.SKIPPED, GONE) if result is NOT_SENT else self._end_of_sending(entry))
         return result
 
     def _end_of_sending(self, entry: Any) -> Then:
@@ -326,10 +322,7 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
 
     def _send_leftover(self, won: Won) -> None:
         """Send what a beat won and did not send, or did not say that it did: under the same id."""
-        entry = self._entries.get(won.claim.job)
-        outside = self._find_outside()
-        if outside is None:
-            return
+        entry, outside = self._entries.get(won.claim.job), self._part.outside()
         if entry is None or won.claim.scheduled_for is None:
             _log.info("%s was left by another beat, and is no entry of this one", won)
             outside.release(won)
