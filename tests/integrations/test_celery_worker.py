@@ -22,9 +22,9 @@ from celery.result import AsyncResult
 
 from cronsensus import ConfigurationError, Scheduler, current_run
 from cronsensus.errors import StoreUnavailable
-from cronsensus.integrations.celery import configure, worker
+from cronsensus.integrations.celery import configure, worker, worker_process
 from cronsensus.integrations.celery.naming import task_spec
-from cronsensus.integrations.celery.worker_process import guard_of
+from cronsensus.integrations.celery.worker_process import WORKERS, WorkerProcess, guard_of
 from cronsensus.model.acquiring import AskNamed
 from cronsensus.model.ends import Again, Final
 from cronsensus.model.occurrence import OccurrenceFilter
@@ -326,6 +326,26 @@ def test_tasks_called_in_the_caller_are_not_guarded(folder):
     assert tasks.adds(1) == 2
     assert tasks.adds.apply((1,)).get() == 2
     assert ledger(folder, "adds") == []
+
+
+def test_a_worker_that_took_over_another_does_not_keep_that_if_the_store_goes_away(folder, monkeypatch):
+    app = Tasks(url_in(folder)).app
+    process = WorkerProcess(app, "w@h")
+    process.start()
+    outside = process._part.outside()
+    [[dead]] = outside.acquire([(WORKERS, AskNamed(WORKERS.name, key="other@h 1"))])
+    assert isinstance(dead, Won)
+
+    def away():
+        raise StoreUnavailable("gone")
+
+    monkeypatch.setattr(worker_process, "restore_unacked", lambda *_: 1)
+    monkeypatch.setattr(outside, "now", away)
+    process._take_leftover(dead)
+    wait_for(lambda: len(outside._held) == 1, "its end: else this worker holds it for as long as it lives")
+    process.stop()
+    left = next(one for one in ledger(folder, "(workers)") if one.key == "other@h 1")
+    assert (left.state, left.reason) == (State.PENDING, "not given back: gone")
 
 
 def test_an_app_whose_tasks_were_used_is_configured_too_late(folder):

@@ -15,7 +15,7 @@ from cronsensus.model.acquiring import Ask, AskNamed, NotWon
 from cronsensus.model.ends import Again, Final
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import OccurrenceFilter
-from cronsensus.outside import Answer, Refused, Won
+from cronsensus.outside import Answer, Refused, Won, pruning
 
 KEPT = Policies(overlap="allow")
 QUEUE = JobSpec(name="rabbitmq:orders", function="rabbitmq:orders", policies=KEPT, source="runtime")
@@ -292,3 +292,28 @@ def test_a_key_that_cannot_be_is_an_error_of_who_asked_for_it_alone(mine: Proces
     answer = got.get(timeout=PATIENCE)
     assert not isinstance(answer, Exception)
     assert isinstance(answer[0], Won)
+
+
+def test_what_is_kept_no_longer_goes_once_in_a_while_although_no_node_runs(mine, monkeypatch):
+    brief = JobSpec(
+        name="rabbitmq:brief", function="rabbitmq:brief", policies=Policies(overlap="allow", keep=timedelta(0)),
+        source="runtime",
+    )  # fmt: skip
+    [[won]] = mine.outside.acquire([(brief, AskNamed(brief.name, key="m-1"))])
+    assert isinstance(won, Won)
+    assert mine.outside.settle_now(won, DONE)
+    mine.outside.prune_when_due()  # the next time is five minutes away
+    monkeypatch.setattr(pruning, "PRUNE_EVERY", -1.0)
+    assert states(mine, brief.name) == {"m-1": State.SUCCEEDED}
+    gone = threading.Event()
+    prune = mine.store.prune
+
+    def watched(**options):
+        pruned = prune(**options)
+        gone.set()
+        return pruned
+
+    monkeypatch.setattr(mine.store, "prune", watched)
+    mine.outside.prune_when_due()
+    assert gone.wait(PATIENCE)
+    assert states(mine, brief.name) == {}

@@ -6,8 +6,12 @@ import traceback
 from typing import Any
 
 from cronsensus.errors import InvalidPayload
+from cronsensus.model.ends import Final
 from cronsensus.model.occurrence import RunError
+from cronsensus.model.states import State
 from cronsensus.payload.codec import dumps
+
+NOT_KEPT = "succeeded; its result cannot be kept"
 
 
 def result_text(value: Any) -> tuple[bool, str | None]:
@@ -18,6 +22,12 @@ def result_text(value: Any) -> tuple[bool, str | None]:
         return True, dumps(value, what="the result")
     except InvalidPayload:
         return False, None
+
+
+def end_of_success(value: Any) -> Final:
+    """Return the end of a function that has returned; where the ledger cannot keep its result, the reason says so."""
+    kept, text = result_text(value)
+    return Final(State.SUCCEEDED, None if kept else NOT_KEPT, result=text)
 
 
 def error_text(error: BaseException, trace: str | None = None) -> RunError:

@@ -15,6 +15,7 @@ from cronsensus.membership.liveness import Absences
 from cronsensus.model.session import SessionView
 from cronsensus.outside.claims import OutsideClaims
 from cronsensus.outside.owned_claim import OwnedClaim, Ticket
+from cronsensus.outside.pruning import Pruning
 from cronsensus.process.logger import Logger
 
 _log = Logger("cronsensus.outside")
@@ -25,10 +26,6 @@ GLANCE = 0.2
 """Seconds between two looks at the processes of this host, which ask no store."""
 MOST = 5
 """Most that is claimed in one step, so that others get their part."""
-PRUNE_EVERY = 300.0
-PRUNED = 500
-"""Most that is deleted in one step, which others wait for."""
-MOST_PRUNES = 100
 
 
 class Leftovers:
@@ -39,6 +36,7 @@ class Leftovers:
         claims: OutsideClaims,
         functions: Callable[[], Collection[str]],
         take_over: Callable[[OwnedClaim, Ticket], None],
+        pruning: Pruning,
     ) -> None:
         """Start nothing yet.
 
@@ -46,6 +44,7 @@ class Leftovers:
             claims: of this process.
             functions: gives the names of what this process can run.
             take_over: is given each claim that was taken over.
+            pruning: done in between.
         """
         self._claims = claims
         self._functions = functions
@@ -56,7 +55,7 @@ class Leftovers:
         self._thread: threading.Thread | None = None
         self._absences = Absences()
         self._others: tuple[SessionView, ...] = ()
-        self._pruned_at = claims.clock.monotonic()
+        self._pruning = pruning
 
     def watch_soon(self) -> None:
         """Look soon, and for as long as other processes hold something."""
@@ -118,13 +117,6 @@ class Leftovers:
         if (taken or waits) and (functions := self._functions()):
             for held, ticket in self._claims.take_pending(functions, MOST):
                 self._take_over(held, ticket)
-        if clock.monotonic() - self._pruned_at > PRUNE_EVERY:
-            self._pruned_at = clock.monotonic()
-            self._prune_store()
+        if self._pruning.is_due():
+            self._pruning.prune()
         return bool(self._others or taken or waits)
-
-    def _prune_store(self) -> None:
-        """Delete what is kept no longer: without a node nobody else does, and a queue makes many runs."""
-        for _ in range(MOST_PRUNES):
-            if self._closed or self._claims.store.prune(limit=PRUNED) < PRUNED:
-                return

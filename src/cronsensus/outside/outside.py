@@ -33,6 +33,7 @@ from cronsensus.model.step import GiveBack, Step
 from cronsensus.outside.claims import OutsideClaims, Owned
 from cronsensus.outside.leftovers import Leftovers
 from cronsensus.outside.owned_claim import OwnedClaim, Ticket, uncounted_end
+from cronsensus.outside.pruning import Pruning
 from cronsensus.process.background import Background
 from cronsensus.process.interrupts import Event
 from cronsensus.process.logger import Logger
@@ -119,7 +120,8 @@ class Outside:
         self._ended: list[Won] = []
         self._settles = False
         self._take_leftover: Callable[[Won], object] | None = None
-        self._leftovers = Leftovers(claims, self.functions, self._take_over)
+        self._pruning = Pruning(claims.store, claims.clock)
+        self._leftovers = Leftovers(claims, self.functions, self._take_over, self._pruning)
         self._timer = Timer(claims.clock)
 
     # --- what this process can run ------------------------------------------------------------------------------------
@@ -152,6 +154,11 @@ class Outside:
         """Look soon for what processes left that are gone."""
         if self._take_leftover is not None:
             self._leftovers.watch_soon()
+
+    def prune_when_due(self) -> None:
+        """Delete what is kept no longer, on a thread of this, if it is time. ``on_leftover`` does it, too."""
+        if self._pruning.is_due():
+            self._background.submit(self._prune)
 
     def now(self) -> datetime:
         """Return the store's time."""
@@ -340,6 +347,7 @@ class Outside:
         Args:
             wait: how long, for runs and their ends; what still runs is free for other processes, which run it again.
         """
+        self._pruning.close()
         self._leftovers.close()
         self._timer.close()
         if not wait:
@@ -353,6 +361,12 @@ class Outside:
                 self.cut_off(won)
 
     # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _prune(self) -> None:
+        try:
+            self._pruning.prune()
+        except StoreError as error:
+            _log.debug("what is kept no longer could not be deleted now: %s", error)
 
     def _wait_for(self, time: datetime, act: Callable[[], object]) -> None:
         try:

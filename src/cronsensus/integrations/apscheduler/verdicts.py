@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from cronsensus.errors import InvalidPayload
+from cronsensus.integrations.results import error_text, result_text
 from cronsensus.model.acquiring import NotWon
 from cronsensus.model.ends import Final
-from cronsensus.model.occurrence import RunError
 from cronsensus.model.states import Reason, State
 from cronsensus.outside import Answer, Refused, Won
-from cronsensus.payload.codec import dumps
 
 
 def verdict_of_event(event: Any) -> Final:
@@ -22,13 +20,13 @@ def verdict_of_event(event: Any) -> Final:
     if event.code == EVENT_JOB_MISSED:
         return Final(State.SKIPPED, f"{Reason.LATE}: APScheduler's misfire_grace_time was over")
     if event.code == EVENT_JOB_ERROR:
-        return Final(State.FAILED, error=_error(event.exception, event.traceback))
-    return Final(State.SUCCEEDED, result=_result(event.retval))
+        return Final(State.FAILED, error=error_text(event.exception, event.traceback or ""))
+    return Final(State.SUCCEEDED, result=result_text(event.retval)[1])
 
 
 def verdict_of_error(exc: BaseException) -> Final:
     """Return how a run ended that the executor could not bring to an end."""
-    return Final(State.FAILED, error=_error(exc, ""))
+    return Final(State.FAILED, error=error_text(exc, ""))
 
 
 def is_late(job: Any, time: datetime, now: datetime) -> bool:
@@ -55,17 +53,3 @@ def events_of_refusals(job: Any, times: Sequence[datetime], answers: Answer) -> 
 
 def _is(answer: Won | Refused, why: NotWon) -> bool:
     return isinstance(answer, Refused) and answer.why is why
-
-
-def _error(exc: BaseException, traceback: str) -> RunError:
-    return RunError(type=type(exc).__qualname__, message=str(exc), traceback=traceback or "")
-
-
-def _result(value: Any) -> str | None:
-    """Return what a function returned, if the ledger can keep it: APScheduler asks nothing of it."""
-    if value is None:
-        return None
-    try:
-        return dumps(value, what="the result")
-    except InvalidPayload:
-        return None

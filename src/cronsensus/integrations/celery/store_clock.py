@@ -23,11 +23,6 @@ class StoreClock:
         self._clock = SystemClock() if clock is None else clock
         self._read: tuple[datetime, float] | None = None
 
-    @property
-    def is_read(self) -> bool:
-        """Whether it was read, so that ``now`` is the store's time."""
-        return self._read is not None
-
     def now(self) -> datetime:
         """Return the present instant; never later than the store's own clock says it, but for drift."""
         if self._read is None:

@@ -26,7 +26,7 @@ from cronsensus.errors import LeaseLost, StoreError
 from cronsensus.integrations.celery.messages import publish_copy
 from cronsensus.integrations.celery.naming import name_run
 from cronsensus.integrations.celery.part import Part, options_of
-from cronsensus.integrations.results import error_text, result_text
+from cronsensus.integrations.results import end_of_success, error_text
 from cronsensus.model.acquiring import AskNamed
 from cronsensus.model.ends import Again, Final, Then
 from cronsensus.model.job import CELERY, JobSpec
@@ -53,7 +53,6 @@ LONGEST = 10.0
 """Seconds until a copy of what runs elsewhere comes: doubled with each copy."""
 BACK = timedelta(seconds=60)
 """How long what has gone back to the broker is no other process's to run: its message runs it, at once."""
-NOT_KEPT = "succeeded; its result cannot be kept"
 MARK = "_cronsensus_won"
 """The attribute of a request that holds what its message has won."""
 COPIES = "cronsensus-copies"
@@ -102,10 +101,9 @@ class Guard:
         @functools.wraps(original)  # Celery reads the signature, and so do retries
         def run(*args: Any, **kwargs: Any) -> Any:
             request = task.request
-            if request.called_directly or request.is_eager or not request.id:
+            # With the mark it is once more in the same message, by the task itself.
+            if request.called_directly or request.is_eager or not request.id or MARK in request.__dict__:
                 return original(*args, **kwargs)
-            if request.__dict__.get(MARK) is not None:
-                return original(*args, **kwargs)  # once more in the same message, by the task itself
             won = self._win(task, args, kwargs)
             if not isinstance(won, Won):
                 return won.value
@@ -131,7 +129,7 @@ class Guard:
         request = task.request
         spec, ask = name_run(task.name, request, request.headers, options_of(self._app).keep)
         try:
-            answer = self._ask(spec, ask)
+            answer = self._request_run(spec, ask)
         except (StoreError, LeaseLost) as error:
             self._put_back(task, args, kwargs, f"the store cannot be asked: {error}")
         if isinstance(answer, Won):
@@ -146,7 +144,7 @@ class Guard:
             _restore_failure(task, seen)
         return _recorded(seen, request.id)
 
-    def _ask(self, spec: JobSpec, ask: AskNamed) -> Won | Refused:
+    def _request_run(self, spec: JobSpec, ask: AskNamed) -> Won | Refused:
         waited = 0.0
         while True:
             try:
@@ -253,8 +251,7 @@ def end_of(state: str | None, value: Any) -> Then:
     """Return what becomes of a run that Celery says has ended so."""
     match state:
         case "SUCCESS":
-            kept, text = result_text(value)
-            return Final(State.SUCCEEDED, None if kept else NOT_KEPT, result=text)
+            return end_of_success(value)
         case "RETRY":
             return Again(_until(value) + BACK, failed=True, error=error_text(getattr(value, "exc", None) or value))
         case "IGNORED":

@@ -18,13 +18,19 @@ from celery import bootsteps, signals
 
 from cronsensus.errors import LeaseLost, StoreError
 from cronsensus.integrations.celery.messages import restore_unacked
-from cronsensus.integrations.celery.naming import JOB_HEADER, OVERDUE_HEADER, TIME_HEADER, celery_id, name_run
+from cronsensus.integrations.celery.naming import (
+    JOB_HEADER,
+    OVERDUE_HEADER,
+    TIME_HEADER,
+    celery_id,
+    name_run,
+    task_spec,
+)
 from cronsensus.integrations.celery.part import Part, is_guarded, options_of
 from cronsensus.integrations.celery.worker import Guard, close_in_main
 from cronsensus.integrations.results import error_text
 from cronsensus.model.acquiring import AskNamed
 from cronsensus.model.ends import Again, Final
-from cronsensus.model.job import CELERY, JobSpec, Policies
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.outside import Outside, Won
@@ -33,7 +39,7 @@ from cronsensus.process.logger import Logger
 
 _log = Logger("cronsensus.celery")
 
-WORKERS = f"{CELERY}(workers)"
+WORKERS = task_spec("(workers)", timedelta(days=1))
 """The job of which each worker that lives is a run."""
 AGAIN = 1.0
 """Seconds between two tries to reach the store."""
@@ -116,17 +122,14 @@ class WorkerProcess:
         outside = self._part.outside()
         if first:
             outside.on_leftover(self._take_leftover)
-        spec = JobSpec(
-            name=WORKERS, function=WORKERS, policies=Policies(overlap="allow", keep=timedelta(days=1)), source="runtime"
-        )
-        [[answer]] = outside.acquire([(spec, AskNamed(WORKERS, key=f"{self._name} {uuid.uuid4().hex[:12]}"))])
+        [[answer]] = outside.acquire([(WORKERS, AskNamed(WORKERS.name, key=f"{self._name} {uuid.uuid4().hex[:12]}"))])
         if isinstance(answer, Won):
             self._won = answer
 
     def _take_leftover(self, won: Won) -> None:
         """Give back the messages of a worker that is gone."""
         outside = self._part.outside()
-        if won.claim.job != WORKERS:
+        if won.claim.job != WORKERS.name:
             # Of a task whose end was recorded here. Its message runs it, wherever that comes.
             outside.withdraw(won.claim.job)
             outside.settle(won, Again(BACK, failed=False))
@@ -136,14 +139,14 @@ class WorkerProcess:
     def _give_back(self, outside: Outside, won: Won, before: int, *, again: bool) -> None:
         try:
             count = restore_unacked(self._app, self._find_running)
-        except Exception as error:  # noqa: BLE001 - the broker may be away, in as many ways as there are brokers
+            if again and count is not None:
+                # Its children may have died after it, in the middle of a run.
+                then = outside.now() + timedelta(seconds=SETTLED)
+                outside.submit_at(then, lambda: self._give_back(outside, won, before + count, again=False))
+                return
+        except Exception as error:  # noqa: BLE001 - the store is away, or the broker, in as many ways as there are
             _log.warning("the messages of a worker that is gone cannot be given back yet: %s", error)
             outside.settle(won, Again(timedelta(seconds=AGAIN), failed=False, reason=f"not given back: {error}"))
-            return
-        if again and count is not None:
-            # Its children may have died after it, in the middle of a run.
-            then = outside.now() + timedelta(seconds=SETTLED)
-            outside.submit_at(then, lambda: self._give_back(outside, won, before + count, again=False))
             return
         told = "the broker gives its messages back" if count is None else f"{before + count} messages were given back"
         _log.warning("worker %s is gone: %s", won.claim.key.rpartition(" ")[0], told)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from cronsensus.errors import InvalidOption, LeaseLost, StoreError
+from cronsensus.errors import InvalidOption, StoreError
 from cronsensus.integrations.rabbitmq.connection import Connection, read_url
 from cronsensus.integrations.rabbitmq.deliveries import Deliveries
 from cronsensus.integrations.rabbitmq.messages import DEFAULT_KEY, Handler, Message, MessageKey
@@ -20,7 +20,6 @@ from cronsensus.model.job import RABBITMQ, JobSpec, Policies, check_choice, name
 from cronsensus.outside import Outside
 from cronsensus.process.logger import Logger
 from cronsensus.scheduler import Scheduler
-from cronsensus.timing.clock import SystemClock
 from cronsensus.timing.durations import Duration, parse_duration
 
 _log = Logger("cronsensus.rabbitmq")
@@ -31,9 +30,6 @@ R = TypeVar("R")
 CRASHES = 5
 """Processes that a message may end before it is put aside: those that run beside one that kills count, too."""
 STORE_PAUSE = 1.0
-PRUNE_EVERY = 300.0
-PRUNED = 500
-"""Most that is deleted in one step, which others wait for."""
 _LONGEST_QUEUE = 200
 
 
@@ -155,7 +151,7 @@ class Consumer(Generic[P, R]):
             acknowledge=connection.acknowledge,
         )
         try:
-            connection.consume(deliveries, self._stopping, Pruning(self._scheduler, outside))
+            connection.consume(deliveries, self._stopping, outside.prune_when_due)
         finally:
             deliveries.stop()
             connection.close()
@@ -201,26 +197,3 @@ class Consumer(Generic[P, R]):
             yield
         finally:
             restore()
-
-
-class Pruning:
-    """Deletes what is kept no longer, now and then: where no node runs, nobody else does."""
-
-    def __init__(self, scheduler: Scheduler, outside: Outside) -> None:
-        """Wait for the first time."""
-        self._scheduler, self._outside = scheduler, outside
-        self._clock = SystemClock()
-        self._at = self._clock.monotonic()
-
-    def __call__(self) -> None:
-        """Prune on a thread, if it is time."""
-        if self._clock.monotonic() - self._at > PRUNE_EVERY:
-            self._at = self._clock.monotonic()
-            self._outside.submit(self._prune_store)
-
-    def _prune_store(self) -> None:
-        try:
-            while self._scheduler._opened.shared().prune(limit=PRUNED) >= PRUNED:
-                pass
-        except (StoreError, LeaseLost) as error:
-            _log.debug("what is kept no longer could not be deleted now: %s", error)

@@ -34,7 +34,7 @@ from cronsensus.errors import InvalidOption, InvalidPayload, LeaseLost, StoreErr
 from cronsensus.integrations.rabbitmq.messages import Handler, Message, MessageKey
 from cronsensus.integrations.rabbitmq.options import Options
 from cronsensus.integrations.rabbitmq.publishing import DeadLetter, Publisher
-from cronsensus.integrations.results import error_text, result_text
+from cronsensus.integrations.results import end_of_success, error_text
 from cronsensus.membership.timer import Timer
 from cronsensus.model.acquiring import AskNamed
 from cronsensus.model.ends import Again, Final, Then
@@ -55,7 +55,6 @@ LONGEST_HELD = 900.0
 """Seconds that a message is held here: half of the 30 minutes after which a broker closes the channel."""
 SUSPECTED = 2
 """Crashes after which no other such message runs beside a message."""
-NOT_KEPT = "succeeded; its result cannot be kept"
 
 
 class Place(Enum):
@@ -200,7 +199,7 @@ class Deliveries:
             self._bury_mismatch(delivery, won.claim.id)
         elif won.claim.crashes >= SUSPECTED and not self._is_only_suspect(delivery):
             self._outside.release(won)
-            self._hold(delivery)
+            self._hold_message(delivery)
         else:
             self._threads.submit(partial(self._run, delivery, won))
             return
@@ -230,7 +229,7 @@ class Deliveries:
     def _answer_refusal(self, delivery: Delivery, refused: Refused) -> None:
         seen = refused.seen
         if seen is None:  # a new one of a paused job
-            self._hold(delivery)
+            self._hold_message(delivery)
         elif self._is_other(delivery, seen.fingerprint):
             self._bury_mismatch(delivery, seen.id)
         elif seen.state is State.SUCCEEDED:
@@ -241,7 +240,7 @@ class Deliveries:
         elif seen.state is not State.RUNNING or self._reclaim_holder(refused):
             self._requeue(delivery)
         else:
-            self._hold(delivery)
+            self._hold_message(delivery)
 
     def _reclaim_holder(self, refused: Refused) -> bool:
         try:
@@ -277,7 +276,7 @@ class Deliveries:
             return Final(State.FAILED, "poison", error=error_text(error))
         enter_run(won.run)
         try:
-            kept, text = result_text(self._handler.call_function(body, message))
+            return end_of_success(self._handler.call_function(body, message))
         except BaseException as error:  # noqa: BLE001 - also SystemExit: it is recorded, and the thread goes on
             failures = won.claim.failures + 1
             if failures >= self._options.attempts:
@@ -286,13 +285,12 @@ class Deliveries:
             return Again(self._options.backoff_after(failures), failed=True, error=error_text(error))
         finally:
             enter_run(None)
-        return Final(State.SUCCEEDED, None if kept else NOT_KEPT, result=text)
 
     def _follow_end(self, delivery: Delivery, won: Won, then: Then, accepted: bool) -> None:  # noqa: FBT001 - ``told``
         if not accepted:  # another process has it, or has had it
             self._requeue(delivery)
         elif isinstance(then, Again):
-            self._hold(delivery, then.after)
+            self._hold_message(delivery, then.after)
         elif isinstance(then, Final) and then.state is not State.SUCCEEDED:
             attempts = won.claim.failures + 1
             self._bury(delivery, DeadLetter.of_end(then, run=won.claim.id, attempts=attempts, key=delivery.key))
@@ -344,7 +342,7 @@ class Deliveries:
             return
         (self._waiting.appendleft if first else self._waiting.append)(delivery)
 
-    def _hold(self, delivery: Delivery, after: timedelta | None = None, *, here: bool = False) -> None:
+    def _hold_message(self, delivery: Delivery, after: timedelta | None = None, *, here: bool = False) -> None:
         """Keep a message that is not to run now: here, or in the delay queue where this has no room, or for too long.
 
         Without ``after`` it is asked for again after a pause that grows.
@@ -391,7 +389,7 @@ class Deliveries:
             elif stopping:
                 self._drop(delivery)  # the broker has it again when the connection is closed
             elif self._by_key.get(delivery.key) is delivery:
-                self._hold(delivery, timedelta(seconds=LONGEST_PAUSE), here=True)
+                self._hold_message(delivery, timedelta(seconds=LONGEST_PAUSE), here=True)
             else:  # it has no key, or is a copy of one that is here
                 self._timer.call_after(LONGEST_PAUSE, lambda: self._publish(delivery, publish))
 

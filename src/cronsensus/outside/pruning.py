@@ -1,0 +1,44 @@
+"""Deletes what is kept no longer, now and then: where no node runs, nobody else does, and a queue makes many runs."""
+
+from __future__ import annotations
+
+from cronsensus.stores.base import Store
+from cronsensus.timing.clock import Clock
+
+PRUNE_EVERY = 300.0
+"""Seconds between two times."""
+PRUNED = 500
+"""Most that is deleted in one step, which others wait for."""
+MOST_STEPS = 100
+
+
+class Pruning:
+    """Prunes one store from one process."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        """Wait for the first time."""
+        self._store, self._clock = store, clock
+        self._pruned_at = clock.monotonic()
+        self._closed = False
+
+    def is_due(self) -> bool:
+        """Return whether it is time; it is so once, and then after the same time again."""
+        now = self._clock.monotonic()
+        if now - self._pruned_at <= PRUNE_EVERY:
+            return False
+        self._pruned_at = now
+        return True
+
+    def prune(self) -> None:
+        """Delete in steps, until nothing is left to delete.
+
+        Raises:
+            StoreError: the store cannot be asked.
+        """
+        for _ in range(MOST_STEPS):
+            if self._closed or self._store.prune(limit=PRUNED) < PRUNED:
+                return
+
+    def close(self) -> None:
+        """Take no further step."""
+        self._closed = True
