@@ -16,7 +16,7 @@ MODULES = (
     "cronsensus.model.job",
     "cronsensus.node.run",
     "cronsensus.run",
-    "cronsensus.jobs.operations",
+    "cronsensus.jobs.enqueuing",
     "cronsensus.jobs.runs",
     "cronsensus.scheduler",
 )

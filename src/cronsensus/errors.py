@@ -104,6 +104,10 @@ class UnsupportedTransaction(ConfigurationError):
     """A run's transaction cannot be had here, or not like this."""
 
 
+class NotCommittedYet(ConfigurationError, LookupError):
+    """The transaction that enqueued a run has not committed, or was rolled back; to wait for it there is a deadlock."""
+
+
 class NotTheHolder(ConfigurationError, RuntimeError):
     """Only the thread and process that acquired a lock can release or extend it."""
 

@@ -14,9 +14,9 @@ import pytest
 import cronsensus
 from cronsensus import LeaseLost, Run, Scheduler, every
 from cronsensus.integrations.startup_coordinator import StartupCoordinator
+from cronsensus.jobs.enqueuing import JobWithOptions
 from cronsensus.jobs.handle import Handle
 from cronsensus.jobs.job import Job
-from cronsensus.jobs.operations import JobWithOptions
 from cronsensus.lock.lease import Lease
 from cronsensus.lock.lock import Lock
 from cronsensus.model.occurrence import OccurrenceFilter
@@ -271,6 +271,7 @@ VERBS: dict[tuple[type, str], Callable[[Callable[..., Any], Any, Any, Any], Any]
     (Scheduler, "cancel"): lambda verb, _, waits, __: verb(waits, reason="x"),
     (Scheduler, "retry"): lambda verb, _, __, final: verb(final),
     (Scheduler, "break_lock"): lambda verb, *_: verb("held", reason="x"),
+    (Scheduler, "define"): lambda verb, *_: verb(),
     (Scheduler, "add_job"): lambda verb, *_: verb("work", name="more"),
     (Scheduler, "change_job"): lambda verb, *_: verb("added", trigger=every("2h")),
     (Scheduler, "remove_job"): lambda verb, *_: verb("added"),
@@ -291,6 +292,9 @@ VERBS: dict[tuple[type, str], Callable[[Callable[..., Any], Any, Any, Any], Any]
 ELSEWHERE = {
     (Scheduler, "astart"), (Scheduler, "astop"), (Handle, "await_"), (Handle, "aresult"),
     (Scheduler, "afind"), (Scheduler, "aruns"), (Job, "anext_time"), (Handle, "aprogress"), (Handle, "alook"),
+    # In a transaction of the caller's own, which a cancelled caller does not commit.
+    *((kind, "aenqueue_in") for kind in (Scheduler, Job, JobWithOptions)),
+    *((kind, "aenqueue_many_in") for kind in (Scheduler, Job)),
     (Scheduler, "arun_startup"),  # tests/once/test_startup.py
     (StartupCoordinator, "acquire"), (StartupCoordinator, "release"),  # tests/once/test_coordinator.py
     *((kind, name) for kind in (Lock, Lease) for name in ("aacquire", "arelease", "aextend", "areacquire", "aowned",
@@ -309,6 +313,7 @@ class Place:
         def work(_number: int = 0) -> None: ...
 
         scheduler.job(every("1h"), name="paused")(lambda: None)
+        scheduler.job(every("1h"), name="not in the store")(lambda: None)
         waits, final = (scheduler.enqueue(name) for name in ("work", "paused"))
         scheduler.cancel(final, reason="so that it is final")
         scheduler.pause("paused", reason="to be resumed")

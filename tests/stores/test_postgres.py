@@ -38,5 +38,5 @@ class TestPostgresStoreWithoutOneTrip(OnPostgres, Firing, Stepping, Claiming, En
 
     @pytest.fixture(autouse=True)
     def _refuse_one_trip(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for verb in ("close", "enqueue", "fire", "take"):
+        for verb in ("close_one", "enqueue_one", "fire_one", "start_due"):
             monkeypatch.setattr(at_once, verb, lambda *_: pytest.fail("it took one trip"))

@@ -55,14 +55,22 @@ class Acts:
         try:
             done = verb(store)
         except UnknownJob as unknown:
-            specs = [spec for job in sorted(jobs) if (spec := self.declared.spec(job)) is not None]
-            if not specs:
-                raise UnknownJob(unknown_job(*jobs) if len(jobs) == 1 else str(unknown)) from unknown
-            self.define_jobs(specs, None)
+            self.define_unknown(jobs, unknown)
             done = verb(store)
         if hint:
             store.notify()
         return done
+
+    def define_unknown(self, jobs: Collection[str], unknown: UnknownJob) -> None:
+        """Define those of ``jobs`` that are declared here.
+
+        Raises:
+            UnknownJob: none is.
+        """
+        specs = [spec for job in sorted(jobs) if (spec := self.declared.spec(job)) is not None]
+        if not specs:
+            raise UnknownJob(unknown_job(*jobs) if len(jobs) == 1 else str(unknown)) from unknown
+        self.define_jobs(specs, None)
 
     def define_jobs(self, specs: Sequence[JobSpec], by: str | None) -> None:
         """Define jobs in the store, and notify nodes."""
@@ -74,9 +82,9 @@ class Acts:
         """Return the name for the trail: ``by``, or else this node's."""
         return by or self._setup.node_name
 
-    def handle_of(self, made: Enqueued) -> Handle[Any]:
-        """Return the handle of an occurrence."""
-        return Handle.of(made, self.opened, self._types_of, lambda: self.operator_name(None))
+    def handle_of(self, made: Enqueued, *, committed: bool = True) -> Handle[Any]:
+        """Return the handle of an occurrence; ``committed``: it is in the store already."""
+        return Handle.of(made, self.opened, self._types_of, lambda: self.operator_name(None), committed=committed)
 
     def _types_of(self, job: str, run: Occurrence | None = None) -> Types:
         function = self.declared.function_of(job)

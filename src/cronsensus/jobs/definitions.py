@@ -201,6 +201,22 @@ class Definitions:
             )
         self._declared.add_retired(check_name(name), reason)
 
+    def define(self) -> None:
+        """Put the jobs that this code declares into the store; for a program that enqueues, and runs no node.
+
+        A node does so when it starts, and a call of ``enqueue`` for a job that is new. In a transaction of one's own on
+        SQLite that would wait for itself, so a program that begins with one calls this first. Jobs that another release
+        declares stay.
+
+        Idempotent: a job that stands there as declared is left alone.
+
+        Raises:
+            StoreError: the store could not do it.
+        """
+        self._acts.define_jobs(self._declared.specs(), None)
+
+    adefine = twin(define)
+
     # --- jobs at run time --------------------------------------------------------------------------------------------
 
     def add_job(

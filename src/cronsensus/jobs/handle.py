@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
 from cronsensus.batching.declare import refuse_item
 from cronsensus.batching.pages import Results, items_of
-from cronsensus.errors import InvalidTransition, OccurrenceForgotten, RunFailed
+from cronsensus.errors import InvalidTransition, NotCommittedYet, OccurrenceForgotten, RunFailed
 from cronsensus.model.batch import MOST_ITEMS, Children
 from cronsensus.model.occurrence import Enqueued, Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
@@ -98,6 +98,7 @@ class Handle(Generic[R_co]):
     _opened: HasStore = field(repr=False, compare=False)
     _types: TypesOf = field(repr=False, compare=False, default=_without_types)
     _operator: Callable[[], str] = field(repr=False, compare=False, default=_no_operator)
+    _committed: bool = field(repr=False, compare=False, default=True)
 
     @classmethod
     def of(
@@ -106,9 +107,20 @@ class Handle(Generic[R_co]):
         opened: HasStore,
         types: TypesOf = _without_types,
         operator: Callable[[], str] = _no_operator,
+        *,
+        committed: bool = True,
     ) -> Handle[Any]:
-        """Make a handle of a store's answer; ``types`` knows what a job's function returns, ``operator`` who acts."""
-        return cls(enqueued.id, enqueued.job, enqueued.key, enqueued.created, enqueued.state, opened, types, operator)
+        """Make a handle of a store's answer.
+
+        Args:
+            enqueued: the answer.
+            opened: has the store.
+            types: knows what a job's function returns.
+            operator: who acts.
+            committed: it is in the store already; else the caller's transaction decides.
+        """
+        of_store = (enqueued.id, enqueued.job, enqueued.key, enqueued.created, enqueued.state)
+        return cls(*of_store, opened, types, operator, committed)
 
     def look(self) -> Occurrence:
         """Return the occurrence as it is now; if it ended without success and was retried, its newest retry.
@@ -117,6 +129,7 @@ class Handle(Generic[R_co]):
 
         Raises:
             LookupError: it was pruned.
+            NotCommittedYet: the transaction that enqueued it has not committed, or was rolled back.
             OccurrenceForgotten: the store lost it, and has given its number to another one.
         """
         store = self._opened.store
@@ -131,6 +144,11 @@ class Handle(Generic[R_co]):
         # Enqueued again under its key since the store lost it, it has another number.
         if again := store.occurrences(OccurrenceFilter(job=self.job, key=self.key), limit=1):
             return again[0]
+        if not self._committed:
+            raise NotCommittedYet(
+                f"run {self.id} of {self.job!r} is not in the store: the transaction that enqueued it has not "
+                "committed, or was rolled back; look at it after the commit"
+            )
         if occurrence is None:
             raise LookupError(
                 f"occurrence {self.id} of {self.job!r} is no longer in the store: it was pruned after its `keep`, or "

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 
 from cronsensus.declared.functions import mark_async
 from cronsensus.jobs.calls import Call, CallOptions, read_options, require_call
+from cronsensus.jobs.enqueuing import JobWithOptions
 from cronsensus.jobs.handle import Handle
-from cronsensus.jobs.operations import JobWithOptions, Operations
+from cronsensus.jobs.operations import Operations
 from cronsensus.model.job import JobSpec
 from cronsensus.process.twins import require_reason, twin
 from cronsensus.run import Run
@@ -109,6 +110,14 @@ class Job(Generic[P, R_co]):
 
     aenqueue = twin(enqueue)
 
+    def enqueue_in(self, connection: Any, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
+        """Ask for one run that exists if the caller's transaction commits; see ``Scheduler.enqueue_in``."""
+        return self._operations.enqueue_in(connection, self, *args, **kwargs)
+
+    async def aenqueue_in(self, connection: Any, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
+        """Do what ``enqueue_in`` does on a connection that is awaited."""
+        return await self._operations.aenqueue_in(connection, self, *args, **kwargs)
+
     def options(self, **options: Unpack[CallOptions]) -> JobWithOptions[P, R_co]:
         """Return the job with options for its next call: ``send_invoice.options(key="invoice:42").enqueue(42)``.
 
@@ -148,6 +157,18 @@ class Job(Generic[P, R_co]):
         return self._operations.enqueue_many(require_call(one, self.name) for one in calls)
 
     aenqueue_many = twin(enqueue_many)
+
+    def enqueue_many_in(self, connection: Any, calls: Iterable[Call[R_co]]) -> list[Handle[R_co]]:
+        """Enqueue at most a thousand calls of this job in the caller's transaction; see ``Scheduler.enqueue_in``.
+
+        Raises:
+            InvalidOption: a call of another job, or too many of them.
+        """
+        return self._operations.enqueue_many_in(connection, (require_call(one, self.name) for one in calls))
+
+    async def aenqueue_many_in(self, connection: Any, calls: Iterable[Call[R_co]]) -> list[Handle[R_co]]:
+        """Do what ``enqueue_many_in`` does on a connection that is awaited."""
+        return await self._operations.aenqueue_many_in(connection, (require_call(one, self.name) for one in calls))
 
     def enqueue_batch(
         self, items: Iterable[Any], *, key: str | None = None, item_key: Callable[[Any], str | int] | None = None

@@ -5,28 +5,21 @@ Every act is one verb of the store. Each blocking method has an ``a…`` twin th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import ParamSpec, TypeVar
 
 from cronsensus.after.downstream import names_after, plan_retry, plan_trigger
 from cronsensus.batching.batch import Batch
-from cronsensus.batching.declare import batch_by_hand
-from cronsensus.batching.pages import Pages, write_pages
-from cronsensus.batching.phases import as_items
 from cronsensus.declared.declarations import Named, name_of
-from cronsensus.errors import ConfigurationError, InvalidOption, InvalidTransition, UnknownJob
-from cronsensus.jobs.acting import MOST_AT_ONCE, Acts, unknown_job
-from cronsensus.jobs.calls import Call, CallOptions, read_options, refuse_options, require_call, with_arguments
-from cronsensus.jobs.handle import Handle, R_co, cancel_occurrence, retry_occurrence
-from cronsensus.jobs.known_keys import enqueue_calls, first_mismatch
+from cronsensus.errors import InvalidOption, UnknownJob
+from cronsensus.jobs.acting import MOST_AT_ONCE, unknown_job
+from cronsensus.jobs.enqueuing import Enqueuing
+from cronsensus.jobs.handle import Handle, cancel_occurrence, retry_occurrence
 from cronsensus.jobs.rewinding import rewind_job
-from cronsensus.jobs.runs import next_time
-from cronsensus.model.job import JobSpec, refuse_run_by_hand
-from cronsensus.model.occurrence import Enqueued, Item, OccurrenceFilter, check_key
-from cronsensus.model.states import Origin, State
+from cronsensus.model.job import refuse_run_by_hand
+from cronsensus.model.occurrence import Enqueued
+from cronsensus.model.states import State
 from cronsensus.node.executors.importing import refuse_while_loading
 from cronsensus.process.twins import require_reason, twin
 from cronsensus.stores.base import Store
@@ -44,197 +37,8 @@ T = TypeVar("T")
 _MICROSECOND = timedelta(microseconds=1)
 
 
-class Declared(Named, Protocol[R_co]):
-    """A job of which it is known what its function returns: a ``Job``."""
-
-    def trigger(
-        self, *, downstream: bool = False, key: str | None = None, by: str | None = None, reason: str = ""
-    ) -> Handle[R_co]:
-        """Run it now."""
-
-
-class Operations:
+class Operations(Enqueuing):
     """Enqueue, pause, resume, trigger, backfill jobs; cancel and retry occurrences; break locks."""
-
-    def __init__(self, acts: Acts) -> None:
-        """Operate by ``acts``."""
-        self._acts = acts
-
-    # --- work --------------------------------------------------------------------------------------------------------
-
-    def enqueue(self, job: str | Named, /, *args: Any, **kwargs: Any) -> Handle:
-        """Ask for one run of a job with these arguments, on whichever node is free first.
-
-        Args:
-            job: a job, or its name.
-            args: JSON values, or what the function's annotations name. None at all, also no ``kwargs``: the job's own.
-            kwargs: likewise, by name. A key, a delay and the like are no arguments: they go into ``options``.
-
-        Raises:
-            UnknownJob: neither this process nor the store has such a job.
-            InvalidOption: the function cannot be called with these arguments.
-            InvalidPayload: an argument is neither JSON nor what its annotation names, or they are too large.
-            PayloadMismatch: other arguments stand under the key.
-            StoreError: the store could not do it. Without a key in ``options`` it may have been done all the same.
-        """
-        return self.enqueue_many([self.call(job, *args, **kwargs)])[0]
-
-    aenqueue = twin(enqueue)
-
-    def call(self, job: str | Named, /, *args: Any, **kwargs: Any) -> Call:
-        """Return a call of a job for ``enqueue_many``; it is checked and not enqueued.
-
-        Raises:
-            InvalidOption, InvalidPayload: as ``enqueue``.
-        """
-        name = name_of(job)
-        refuse_options(name, kwargs, self._acts.declared.function_of(name))
-        return self.options(name).call(*args, **kwargs)
-
-    def options(self, job: str | Named, /, **options: Unpack[CallOptions]) -> JobWithOptions[..., Any]:
-        """Return the job with options for its next call: ``scheduler.options("bill", key="bill:42").enqueue(42)``.
-
-        Args:
-            job: a job, or its name.
-            options: as ``Job.options`` has them.
-
-        Raises:
-            InvalidOption, InvalidDuration: an unknown option, or one that makes no sense.
-        """
-        return JobWithOptions(self, read_options(name_of(job), options, self.zone_of(name_of(job))))
-
-    def zone_of(self, job: str) -> str:
-        """Return the zone of times without an offset: that of the job's trigger, else the scheduler's."""
-        spec = self._acts.declared.spec_here(job)
-        return (spec and spec.zone) or self._acts.declared.zone
-
-    def next_time(self, job: JobSpec) -> datetime | None:
-        """Return when a job is to be decided next; see ``Job.next_time``."""
-        return next_time(self._acts.opened.ready(), job)
-
-    def enqueue_many(self, calls: Iterable[Call[T]]) -> list[Handle[T]]:
-        """Enqueue calls of one job, or of several, a thousand in one step of the store.
-
-        Atomic: for each thousand of them, not for all. If it failed half-way repeat it: those with keys are not made
-        twice.
-
-        Args:
-            calls: what ``job.call(…)`` and ``job.options(…).call(…)`` return; by name ``scheduler.call("name", …)`` and
-                ``scheduler.options("name", …).call(…)``.
-
-        Raises:
-            UnknownJob: neither this process nor the store has such a job.
-            InvalidOption: something else than a call; nothing was enqueued.
-            PayloadMismatch: other arguments stand under the key of a call; all the other calls were enqueued.
-            StoreError: the store could not do it.
-        """
-        wanted = [require_call(one) for one in calls]
-        if any(one.item.key is None for one in wanted):
-            refuse_while_loading("enqueues")
-        made: list[Enqueued] = []
-        for index in range(0, len(wanted), MOST_AT_ONCE):
-            made += self._enqueue_calls(wanted[index : index + MOST_AT_ONCE])
-        declared = self._acts.declared
-        wrong = first_mismatch(wanted, made, lambda job: (declared.function_of(job), declared.spec(job)))
-        if wrong is not None:
-            raise wrong
-        return [self._acts.handle_of(one) for one in made]
-
-    aenqueue_many = twin(enqueue_many)
-
-    def enqueue_batch(
-        self,
-        job: str | Named,
-        items: Iterable[Any],
-        *,
-        key: str | None = None,
-        item_key: Callable[[Any], str | int] | None = None,
-    ) -> Handle[Any]:
-        """Run a job once for each item, on whichever nodes have free slots; they begin while the list is read.
-
-        Args:
-            job: a job, or its name. With ``items=``, its ``tolerate``, ``stop_after`` and ``collect`` hold.
-            items: up to a million; each is passed by position.
-            key: as in ``options``. A call that failed half-way is repeated with it: no item is enqueued twice.
-            item_key: makes of an item the text that names it. Defaults to the job's, or the item itself.
-
-        Raises:
-            UnknownJob: neither this process nor the store has such a job.
-            InvalidPayload, InvalidOption: an item that cannot be, or two with one key. The batch is cancelled then.
-            StoreError: the store could not do it. Not completed within an hour, the batch fails.
-        """
-        name = name_of(job)
-        if key is not None:
-            check_key(key)
-        refuse_while_loading("enqueues")
-        function, spec = self._acts.declared.function_of(name), self._acts.declared.spec_here(name)
-        batch = batch_by_hand(function, {} if spec is None else spec.kwargs, item_key)
-        first = Item(job=name, key=key, args=(), kwargs={}, origin=Origin.BATCH, delay=_LISTED_WITHIN)
-        [made] = self._acts.act_and_hint({name}, lambda store: store.enqueue([first]), hint=False)
-        store = self._acts.opened.ready()
-        if made.created or not (made.state.final or store.children([made.id])[made.id].listed is not None):
-            try:
-                listed = write_pages(Pages(name, made.id, batch, store), as_items(items, "enqueue_batch"))
-            except ConfigurationError:
-                with suppress(InvalidTransition, LookupError):
-                    store.cancel(made.id, by=self._acts.operator_name(None), why="its list cannot be used")
-                raise
-            store.wake([made.id], listed=listed)
-        return self._acts.handle_of(made)
-
-    aenqueue_batch = twin(enqueue_batch)
-
-    def _enqueue_calls(self, calls: Sequence[Call]) -> list[Enqueued]:
-        by = self._acts.operator_name(None)
-        return self._acts.act_and_hint(
-            {one.item.job for one in calls}, lambda store: enqueue_calls(store, calls, by=by), hint=False
-        )
-
-    def with_arguments(self, options: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        """Return the call of a job with these options and arguments; both are checked."""
-        declared, item = self._acts.declared, options.item
-        function, spec = declared.function_of(item.job), declared.spec(item.job)
-        return replace(options, item=with_arguments(item, args, kwargs, function, spec))
-
-    @overload
-    def find(self, job: Declared[T], /, *, key: str) -> Handle[T] | None: ...
-    @overload
-    def find(self, job: str | Named, /, *, key: str) -> Handle | None: ...
-    def find(self, job: str | Named, /, *, key: str) -> Handle | None:
-        """Return a handle on what stands under a key; ``None`` if nothing does, or no longer.
-
-        Its ``look``, ``wait`` and ``result`` follow an operator's retry, which has another key.
-
-        Args:
-            job: a job, or its name.
-            key: as ``options(key=…)`` had it.
-
-        Raises:
-            UnknownJob: neither this process nor the store has such a job.
-            InvalidOption: the key is no text.
-            StoreError: the store could not be read.
-        """
-        wanted: Any = key
-        if not isinstance(wanted, str):  # None would find the newest run of all
-            raise InvalidOption(f"key={key!r} is no text; give the key as options(key=…) had it")
-        name, store = name_of(job), self._acts.opened.ready()
-        found = store.occurrences(OccurrenceFilter(job=name, key=key), limit=1)
-        if found:
-            one = found[0]
-            return self._acts.handle_of(Enqueued(id=one.id, job=name, key=one.key, created=False, state=one.state))
-        if self._acts.declared.spec(name) is None and store.job(name) is None:
-            raise UnknownJob(unknown_job(name))
-        return None
-
-    @overload
-    async def afind(self, job: Declared[T], /, *, key: str) -> Handle[T] | None: ...
-    @overload
-    async def afind(self, job: str | Named, /, *, key: str) -> Handle | None: ...
-    async def afind(self, job: str | Named, /, *, key: str) -> Handle | None:
-        """Do what ``find`` does without blocking the event loop."""
-        import asyncio
-
-        return await asyncio.to_thread(self.find, job, key=key)
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 
@@ -474,42 +278,6 @@ class Operations:
         return self._acts.handle_of(self._acts.act_and_hint((), carry_out))
 
     aretry = twin(retry)
-
-
-class JobWithOptions(Generic[P, R_co]):
-    """A job with options for its next calls: ``send_invoice.options(key="invoice:42", delay="5m").enqueue(42)``.
-
-    Example:
-        >>> from cronsensus.scheduler import Scheduler
-        >>> scheduler = Scheduler("memory://")
-        >>> @scheduler.job()
-        ... def unlock(key: str) -> None: ...
-        >>> tonight = unlock.options(delay="8h", priority=5)
-        >>> tonight.enqueue("front door").look().args
-        ('front door',)
-    """
-
-    def __init__(self, operations: Operations, options: Call) -> None:
-        """Make one; ``Job.options`` and ``Scheduler.options`` do."""
-        self._operations = operations
-        self._options = options
-
-    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
-        """Ask for one run with these arguments and the options; see ``Scheduler.enqueue``."""
-        return self._operations.enqueue_many([self.call(*args, **kwargs)])[0]
-
-    aenqueue = twin(enqueue)
-
-    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
-        """Return the call for ``enqueue_many``; it is checked and not enqueued.
-
-        Raises:
-            InvalidOption, InvalidPayload: as ``Scheduler.enqueue``.
-        """
-        return self._operations.with_arguments(self._options, args, kwargs)
-
-    def __repr__(self) -> str:
-        return f"<Job {self._options.item.job!r} with options>"
 
 
 def _id_of(occurrence: int | Handle) -> int:

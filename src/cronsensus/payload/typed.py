@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from types import SimpleNamespace
+from types import SimpleNamespace, UnionType
 from typing import Any
 from uuid import UUID
 
@@ -79,7 +79,7 @@ class Types:
         for parameter in signature.parameters.values():
             if parameter.name == run_parameter:
                 continue
-            wire = _Wire(parameter.name, parameter.annotation, names)
+            wire = _Wire(parameter.name, parameter.annotation, names, may_be_none=parameter.default is None)
             match parameter.kind:
                 case inspect.Parameter.VAR_POSITIONAL:
                     self._rest_by_position = wire
@@ -168,10 +168,11 @@ class Types:
 class _Wire:
     """One parameter, or the result: its annotation, and what that means for JSON."""
 
-    __slots__ = ("_annotation", "_names", "_type", "_typed", "_why", "name")
+    __slots__ = ("_annotation", "_may_be_none", "_names", "_type", "_typed", "_why", "name")
 
-    def __init__(self, name: str, annotation: Any, names: dict[str, Any]) -> None:
+    def __init__(self, name: str, annotation: Any, names: dict[str, Any], *, may_be_none: bool = False) -> None:
         self.name = name
+        self._may_be_none = may_be_none
         self._annotation = annotation
         self._names = names
         self._type: Any = None
@@ -180,7 +181,13 @@ class _Wire:
 
     def write(self, value: Any, what: str) -> Any:
         """Return ``value`` as JSON values, if the annotation names more than JSON."""
-        if not self._is_typed():
+        typed = self._is_typed()
+        if value is None and not self._may_be_none and self._type is not None and not _allows_none(self._type):
+            raise InvalidPayload(
+                f"{what}: {self.name} is None, which does not fit its annotation {self._words()}; with an ORM, a new "
+                f"row's number is None before session.flush(). If None is meant, annotate {self._words()} | None"
+            )
+        if not typed:
             return value
         try:
             plain = to_plain(value)
@@ -254,6 +261,20 @@ class _Wire:
         if not isinstance(text, str):
             text = annotation.__name__ if isinstance(annotation, type) else str(annotation)
         return text[:_LONGEST]
+
+
+def _allows_none(annotation: Any) -> bool:
+    """Whether an annotation that was resolved takes ``None``; what says nothing of values does."""
+    if typing.get_origin(annotation) is typing.Annotated:
+        return _allows_none(typing.get_args(annotation)[0])
+    if typing.get_origin(annotation) in {typing.Union, UnionType}:
+        return any(map(_allows_none, typing.get_args(annotation)))
+    if typing.get_origin(annotation) is typing.Literal:
+        return None in typing.get_args(annotation)
+    return not (isinstance(annotation, type) or typing.get_origin(annotation) is not None) or annotation in {
+        type(None),
+        object,
+    }
 
 
 def to_plain(value: Any) -> Any:

@@ -29,7 +29,7 @@ from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step
 from cronsensus.stores.default_reads import DefaultReads
-from cronsensus.stores.transacting import RunTransaction, no_transactions
+from cronsensus.stores.transacting import RunTransaction, no_shared_transactions, no_transactions
 from cronsensus.stores.values import DefineResult, Partition, Pruned, StoreCapabilities, View
 from cronsensus.stores.wait_queues import WaitQueues
 
@@ -82,6 +82,12 @@ class Backend(DefaultReads):
 
     def _complete_in(self, connection: Any, claim: Claim, result: str | None, notes: Sequence[Note]) -> None:  # noqa: ARG002
         raise no_transactions(self.capabilities.name)
+
+    def _enqueue_in(self, connection: Any, items: Sequence[Item]) -> list[Enqueued]:  # noqa: ARG002
+        raise no_shared_transactions(self.capabilities.name)
+
+    async def _aenqueue_in(self, connection: Any, items: Sequence[Item]) -> list[Enqueued]:  # noqa: ARG002
+        raise no_shared_transactions(self.capabilities.name)
 
     # --- sessions --------------------------------------------------------------------------------------------------
 

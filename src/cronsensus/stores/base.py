@@ -390,6 +390,42 @@ class Store(Backend):
         """
         self._within("complete_in", self._complete_in, connection, claim, result, notes)
 
+    def enqueue_in(self, connection: Any, items: Sequence[Item]) -> list[Enqueued]:
+        """Create occurrences by key, as ``enqueue``, in a transaction of the caller's own on the store's database.
+
+        Nobody sees them before the caller's commit, which notifies nodes where the database can; after a rollback they
+        never were. Due times count from this call, also of what is committed much later. It locks no job, so schedules
+        and other calls go on while the caller's transaction is open.
+
+        Atomic: with the caller's transaction.
+        Idempotent: by key. Where another open transaction has the key, this one waits for its end for a few seconds.
+        Not prevented: a run of a job that is retired between this call and the commit; ids that become visible in
+        another order than they were given.
+
+        Raises:
+            UnsupportedTransaction: the store has none, cannot use such a connection, it commits each statement by
+                itself, or it leads to another database.
+            UnknownJob, InvalidOption, InvalidPayload: as ``enqueue``.
+            StoreBusy: another open transaction has a key for too long, or the database ended this one in favour of
+                another. The caller has to roll back.
+        """
+        self._check_keys(items)
+        return self._within("enqueue_in", self._enqueue_in, connection, items) if items else []
+
+    async def aenqueue_in(self, connection: Any, items: Sequence[Item]) -> list[Enqueued]:
+        """Do what ``enqueue_in`` does on a connection that is awaited.
+
+        Raises:
+            UnsupportedTransaction, UnknownJob, InvalidOption, InvalidPayload, StoreBusy: as there.
+        """
+        self._check_keys(items)
+        return await self._aenqueue_in(connection, items) if items else []
+
+    def _check_keys(self, items: Sequence[Item]) -> None:
+        for item in items:
+            if item.key is not None:
+                check_key(item.key, of_item=item.parent is not None)
+
     # --- sessions --------------------------------------------------------------------------------------------------
 
     def open_session(self, session: SessionSpec, *, lease: timedelta) -> datetime:
@@ -513,9 +549,7 @@ class Store(Backend):
                 refuse such a job, too.
             InvalidPayload: arguments that are not JSON.
         """
-        for item in items:
-            if item.key is not None:
-                check_key(item.key, of_item=item.parent is not None)
+        self._check_keys(items)
         return self._within("enqueue", self._enqueue, items) if items else []
 
     def wake(self, occurrences: Collection[int], *, listed: int | None = None) -> int:

@@ -48,3 +48,12 @@ def no_transactions(store: str) -> UnsupportedTransaction:
         f"use a store that has: {WITH_TRANSACTIONS}. Or let the job return, and make its effects idempotent by "
         "run.idempotency_key"
     )
+
+
+def no_shared_transactions(store: str) -> UnsupportedTransaction:
+    """Return the error for enqueuing in a transaction on a store that has none."""
+    return UnsupportedTransaction(
+        f"a {store} store has no transaction that your rows could share with a run; use a store on their database "
+        f"({WITH_TRANSACTIONS}), or write a row of an outbox with them and enqueue later, with the row's number as "
+        "key: docs/enqueue-with-your-commit.md"
+    )

@@ -609,13 +609,13 @@ def test_a_statement_on_which_a_write_rests_locks_what_it_reads(case: Case) -> N
 
 READS = {
     "attempted", "attempts", "count_pending", "counts", "decided", "ended_badly", "ended_since", "eras", "eras_after",
-    "has_schema", "job", "job_ids", "jobs", "last_glances", "last_verdicts", "last_whole_glances",
-    "living_nodes", "log_lines",
+    "facts_in", "find_in", "has_schema", "job", "job_ids", "jobs", "last_glances", "last_verdicts",
+    "last_whole_glances", "living_nodes", "log_lines",
     "needs_a_node", "newest_occurrences", "occurrence", "oldest_occurrences", "pauses", "running_glances", "specs",
     "trail", "verdicts",
 }  # fmt: skip
 """Statements that only tell what is there; the suite of stores asks for what they tell."""
-OF_ONE_ROW = {"identity", "insert_eras", "touch", "which_store"}
+OF_ONE_ROW = {"identity", "insert_eras", "touch", "which_place", "which_store"}
 
 
 def test_each_statement_with_a_condition_has_a_case() -> None:

@@ -13,7 +13,7 @@ from cronsensus.errors import StoreBusy, UnsupportedTransaction
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Item
 from cronsensus.model.states import State
-from cronsensus.stores.sql import borrowing, completing, lending
+from cronsensus.stores.sql import completing, enqueue_in, lending, users_connection
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.testing.conformance.fixtures import LEASE, a_session
 from cronsensus.testing.conformance.steps import take
@@ -63,8 +63,17 @@ def commits_whatever_the_block_raised(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_each_statement_for_a_transaction(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(borrowing._Driver, "commits_each", lambda self, raw: False)
-    patch.setattr(borrowing._Sqlite, "commits_each", lambda self, raw: False)
+    patch.setattr(users_connection.OfSqlalchemy, "commits_each", lambda self: False)
+    patch.setattr(users_connection._Sqlite, "commits_each", lambda self: False)
+
+
+def takes_all_for_fresh(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(enqueue_in, "_are_fresh", lambda jobs, answer: True)
+
+
+def looks_for_no_key(patch: pytest.MonkeyPatch) -> None:
+    by_job = enqueue_in._by_job
+    patch.setattr(enqueue_in, "_by_job", lambda places: {} if len(places) == 1 else by_job(places))
 
 
 SAFEGUARDS: list[tuple[Patch, str, tuple[str, ...]]] = [
@@ -79,6 +88,13 @@ SAFEGUARDS: list[tuple[Patch, str, tuple[str, ...]]] = [
     (has_no_mark, "test_a_transaction_that_is_ended_by_a_statement_records_no_result", ("COMMIT",)),
     (commits_what_is_not_complete, "test_a_transaction_without_complete_is_rolled_back", ()),
     (takes_each_statement_for_a_transaction, "test_a_connection_that_commits_each_statement_is_refused", ()),
+    (takes_each_statement_for_a_transaction, "test_enqueuing_refuses_a_connection_that_commits_each_statement", ()),
+    (
+        takes_all_for_fresh,
+        "test_a_job_that_was_defined_anew_gets_its_new_arguments_in_a_transaction",
+        (),
+    ),
+    (looks_for_no_key, "test_a_known_key_makes_nothing_in_a_transaction_and_tells_what_stands_there", ()),
 ]
 
 

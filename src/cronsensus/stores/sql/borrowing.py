@@ -21,6 +21,7 @@ from cronsensus.stores.sql.dialect import Dialect, Reading
 from cronsensus.stores.sql.engine import Kept
 from cronsensus.stores.sql.queries import LIST, Query
 from cronsensus.stores.sql.sending import NONE, Begin, Pending
+from cronsensus.stores.sql.users_connection import OfSqlalchemy, wrap_driver
 from cronsensus.stores.values import StoreCapabilities
 
 
@@ -45,15 +46,13 @@ def borrow_connection(given: Any, engine: Engine) -> Iterator[Connection]:
             f"this connection leads to {connection.dialect.name}, and the store is {engine.dialect.name}: effects and "
             "result can commit together only in one database; give a connection to the store's own"
         )
-    raw = connection.connection.driver_connection
-    driver = _driver_of(raw)
-    by_itself = connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
-    if by_itself or driver.commits_each(raw):
+    theirs = OfSqlalchemy(connection, alchemy)
+    if theirs.commits_each():
         raise UnsupportedTransaction(
             "this connection commits each statement by itself (autocommit), so the result would be recorded without "
             "the effects; begin a transaction first, and call run.complete_in() in it"
         )
-    with driver.ready_connection(raw):
+    with theirs.ready():
         yield Connection(connection, ours=False)
 
 
@@ -173,74 +172,5 @@ class Borrowed(Dialect):
 class _NotOurs(Kept):
     def cursor(self, *_: Any, **__: Any) -> Any:
         """Return a cursor that gives tuples, whatever the caller has asked for on the connection."""
-        return _driver_of(self.dbapi_connection).open_cursor(self.dbapi_connection)
-
-
-# --- what differs between drivers; none of them is imported here ------------------------------------------------------
-
-
-class _Driver:
-    """A driver of which nothing is known: what SQLAlchemy knows has to do."""
-
-    def open_cursor(self, raw: Any) -> Any:
-        """Return a cursor whose rows are tuples."""
-        return raw.cursor()
-
-    def commits_each(self, raw: Any) -> bool:  # noqa: ARG002 - not known
-        """Whether the next statement would be committed at once."""
-        return False
-
-    @contextmanager
-    def ready_connection(self, raw: Any) -> Iterator[None]:  # noqa: ARG002 - nothing to do
-        """See to it that a transaction is open, and that texts come as texts."""
-        yield
-
-
-class _Sqlite(_Driver):
-    def open_cursor(self, raw: Any) -> Any:
-        cursor = raw.cursor()
-        cursor.row_factory = None
-        return cursor
-
-    def commits_each(self, raw: Any) -> bool:
-        return not raw.in_transaction and (raw.isolation_level is None or getattr(raw, "autocommit", None) is True)
-
-    @contextmanager
-    def ready_connection(self, raw: Any) -> Iterator[None]:
-        if not raw.in_transaction:
-            # Python would begin one before the first write only, and what was read before could be outdated by then.
-            raw.execute("BEGIN IMMEDIATE")
-        texts, raw.text_factory = raw.text_factory, str
-        try:
-            yield
-        finally:
-            raw.text_factory = texts
-
-
-class _Psycopg(_Driver):
-    def open_cursor(self, raw: Any) -> Any:
-        return raw.cursor(row_factory=sys.modules["psycopg.rows"].tuple_row)
-
-    def commits_each(self, raw: Any) -> bool:
-        idle = sys.modules["psycopg.pq"].TransactionStatus.IDLE
-        return bool(raw.autocommit and raw.info.transaction_status == idle)
-
-
-class _PyMySql(_Driver):
-    _IN_TRANSACTION = 1
-    """SERVER_STATUS_IN_TRANS of the protocol."""
-
-    def open_cursor(self, raw: Any) -> Any:
-        return raw.cursor(sys.modules["pymysql.cursors"].Cursor)
-
-    def commits_each(self, raw: Any) -> bool:
-        return bool(raw.get_autocommit() and not raw.server_status & self._IN_TRANSACTION)
-
-
-_UNKNOWN = _Driver()
-_DRIVERS = {"sqlite3": _Sqlite(), "psycopg": _Psycopg(), "pymysql": _PyMySql()}
-
-
-def _driver_of(raw: Any) -> _Driver:
-    packages = (kind.__module__.partition(".")[0] for kind in type(raw).__mro__)
-    return next((_DRIVERS[package] for package in packages if package in _DRIVERS), _UNKNOWN)
+        found = wrap_driver(self.driver)
+        return self.driver.cursor() if found is None else found.open_cursor()

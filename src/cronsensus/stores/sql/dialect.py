@@ -68,6 +68,8 @@ class Dialect(ABC):
     """Whether statements by name wait for each other, because it costs a trip to send them."""
     asks_before_locking: bool = False
     """Whether a statement that locks rows on a condition knows that first, and the condition may be a lock itself."""
+    is_a_file: bool = False
+    """Whether a database is named by the path of a file."""
     server_epoch: str = ""
     """The epoch of the lease clock, where it is always the same."""
 
@@ -114,6 +116,10 @@ class Dialect(ABC):
     @abstractmethod
     def read_clocks(self, connection: Connection) -> Reading:
         """Read the store's clocks; in a write transaction this is called after any wait for a lock."""
+
+    def host_now(self) -> int | None:
+        """Return the store's time where the host keeps it, microseconds; ``None``: the server does."""
+        return None
 
     def lease_now(self, reading: Reading) -> int:
         """Return the lease clock as it is now, or later; without asking the server.

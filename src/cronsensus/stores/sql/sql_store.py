@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from cronsensus.errors import LeaseLost, SchemaMismatch
+from cronsensus.errors import LeaseLost, SchemaMismatch, StoreRefused, UnsupportedTransaction
 from cronsensus.model.job import JobSpec
 from cronsensus.model.ledger import Identity, Loss, Prune
 from cronsensus.model.occurrence import (
@@ -27,6 +28,7 @@ from cronsensus.stores.sql import (
     batching,
     completing,
     defining,
+    enqueue_in,
     finishing,
     looking,
     operating,
@@ -44,10 +46,13 @@ from cronsensus.stores.sql import (
     version,
 )
 from cronsensus.stores.sql.dialect import AnyRow, Reading, TryAgain
+from cronsensus.stores.sql.enqueue_in import Plans, StepByStep
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.sql_handle import SqlHandle, repeated
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.stores.sql.users_async_connection import run_plan_async, wrap_async_connection
+from cronsensus.stores.sql.users_connection import run_plan, wrap_connection
 from cronsensus.stores.transacting import RunTransaction
 from cronsensus.stores.unreadable import is_of_values
 from cronsensus.stores.values import DefineResult, Partition, Pruned, View
@@ -169,6 +174,66 @@ class SqlStore(SqlHandle):
             raise borrowing.elsewhere_error(self._where) from error
         except TryAgain as error:
             raise borrowing.overtaken_error(error) from error
+
+    _jobs_to_enqueue = reads(enqueue_in.read_jobs)
+    _where_it_is = reads(enqueue_in.read_place)
+    _standing_keys = reads(enqueue_in.read_standing)
+
+    @cached_property
+    def _plans(self) -> Plans:
+        """How occurrences are created in a transaction of a user's."""
+        return self._make_plans(
+            self._dialect,
+            self._definitions,
+            self.namespace,
+            (self._jobs_to_enqueue, self._where_it_is, self._standing_keys),
+            self._where,
+        )
+
+    def _make_plans(self, *args: Any) -> Plans:
+        return StepByStep(*args)
+
+    def _enqueue_in(self, connection: Any, items: Sequence[Item]) -> list[Enqueued]:
+        """Create occurrences on a connection of the caller's; nodes are notified by its commit, if at all."""
+        theirs = wrap_connection(connection, "enqueue_in")
+        with self._user_errors_explained(theirs.database):
+            self._prepare_plan(items, is_open=theirs.is_open)
+            with theirs.ready():
+                return run_plan(self._plans.plan_items(items), theirs.execute)
+
+    async def _aenqueue_in(self, connection: Any, items: Sequence[Item]) -> list[Enqueued]:
+        """Create occurrences likewise, on a connection that is awaited."""
+        import asyncio
+
+        theirs = await wrap_async_connection(connection, "enqueue_in")
+        with self._user_errors_explained(theirs.database):
+            await asyncio.to_thread(lambda: self._prepare_plan(items, is_open=theirs.is_open))
+            return await run_plan_async(self._plans.plan_items(items), theirs.execute)
+
+    def _prepare_plan(self, items: Sequence[Item], *, is_open: bool) -> None:
+        """Read what a plan has to know; ``is_open``: the user's transaction may hold locks already.
+
+        Raises:
+            UnknownJob: no such job, or retired.
+        """
+
+    @contextmanager
+    def _user_errors_explained(self, database: str) -> Iterator[None]:
+        own = self.capabilities.name
+        if database != own:
+            raise UnsupportedTransaction(
+                f"this connection leads to {database}, and the store is {own} ({self._where}); your rows and the run "
+                "can commit together only in one database: give a connection to the store's, or enqueue with enqueue()"
+            )
+        try:
+            with self._errors_explained():
+                yield
+        except SchemaMismatch as error:
+            raise self._plans.elsewhere_error() from error
+        except StoreRefused as error:
+            raise self._plans.refused_error(error) from error
+        except TryAgain as error:
+            raise enqueue_in.overtaken_error(error) from error
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 

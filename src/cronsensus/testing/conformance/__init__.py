@@ -41,6 +41,7 @@ pytest.register_assert_rewrite(
             "competing",
             "defining",
             "enqueuing",
+            "enqueuing_in",
             "finishing",
             "firing",
             "fixtures",
@@ -72,6 +73,7 @@ from cronsensus.testing.conformance.claiming import Claiming  # noqa: E402
 from cronsensus.testing.conformance.competing import Competing  # noqa: E402
 from cronsensus.testing.conformance.defining import Defining  # noqa: E402
 from cronsensus.testing.conformance.enqueuing import Enqueuing  # noqa: E402
+from cronsensus.testing.conformance.enqueuing_in import EnqueuingIn  # noqa: E402
 from cronsensus.testing.conformance.finishing import Finishing  # noqa: E402
 from cronsensus.testing.conformance.firing import Firing, Looking  # noqa: E402
 from cronsensus.testing.conformance.fixtures import StoreTest  # noqa: E402
@@ -101,6 +103,7 @@ __all__ = [
     "Competing",
     "Defining",
     "Enqueuing",
+    "EnqueuingIn",
     "Finishing",
     "Firing",
     "Herds",
@@ -146,6 +149,7 @@ class StoreConformance(
     Sessions,
     Locks,
     Enqueuing,
+    EnqueuingIn,
     Operating,
     Rewinding,
     Pruning,

@@ -3,12 +3,14 @@
 Nothing here tests anything. Where a helper asserts, the assertion says that the fixture could not be set up.
 """
 
-# ruff: noqa: S101 - pytest explains plain asserts
+# ruff: noqa: S101, S608 - pytest explains plain asserts; table names are ours
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+import uuid
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeVar
@@ -54,6 +56,10 @@ def minute(number: int) -> datetime:
     return START + number * MINUTE
 
 
+EFFECTS = "conformance_effects"
+"""The user's own table, beside the store's: a row for each effect."""
+
+
 class StoreTest:
     """One empty store per test, opened when it is first needed, and closed after the test."""
 
@@ -75,6 +81,44 @@ class StoreTest:
         each and disposes of its engine.
         """
         raise NotImplementedError
+
+    # --- beside the store ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def mine(self) -> str:
+        """What the rows of this test are known by in the user's own table; other tests may use it at the same time."""
+        with self.outside() as connection:
+            try:
+                connection.exec_driver_sql(f"CREATE TABLE IF NOT EXISTS {EFFECTS} (test VARCHAR(40), word VARCHAR(40))")
+                connection.commit()
+            except Exception:  # noqa: BLE001 - another test makes it in this very instant; else the next line tells
+                connection.rollback()
+                connection.exec_driver_sql(f"SELECT word FROM {EFFECTS} WHERE test = ''")
+        return uuid.uuid4().hex
+
+    @contextmanager
+    def outside(self) -> Iterator[Any]:
+        """Open a connection of the user's own."""
+        connection = self.make_connection()
+        try:
+            yield connection
+        finally:
+            connection.close()
+            connection.engine.dispose()
+
+    def insert(self, word: str = "one") -> str:
+        """Return the statement that writes an effect."""
+        return f"INSERT INTO {EFFECTS} VALUES ('{self.mine}', '{word}')"
+
+    def effect(self, connection: Any, word: str = "one") -> None:
+        """Write an effect."""
+        connection.exec_driver_sql(self.insert(word))
+
+    def count(self) -> int:
+        """Count the effects that are there, as another connection sees them."""
+        with self.outside() as connection:
+            query = f"SELECT COUNT(*) FROM {EFFECTS} WHERE test = '{self.mine}'"
+            return int(connection.exec_driver_sql(query).scalar())
 
     # --- setting up and clearing away -------------------------------------------------------------------------------
 

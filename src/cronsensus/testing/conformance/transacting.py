@@ -6,10 +6,8 @@
 from __future__ import annotations
 
 import threading
-import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from functools import cached_property
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -18,11 +16,9 @@ from cronsensus.errors import LeaseLost, UnsupportedTransaction
 from cronsensus.model.occurrence import Claim, LogLine, Note
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
-from cronsensus.testing.conformance.fixtures import LEASE, START, THREADS, StoreTest
+from cronsensus.testing.conformance.fixtures import EFFECTS, LEASE, START, THREADS, StoreTest
 from cronsensus.testing.conformance.steps import give_back, say
 
-EFFECTS = "conformance_effects"
-"""The user's own table, beside the store's: a row for each effect."""
 A_MOMENT = 0.3
 """Seconds for another handle to act while a transaction is open; it may have to wait for the end of that."""
 
@@ -34,28 +30,6 @@ class Transacting(StoreTest):
     """
 
     # --- the scene --------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def mine(self) -> str:
-        """What the rows of this test are known by in the user's own table; other tests may use it at the same time."""
-        with self.outside() as connection:
-            try:
-                connection.exec_driver_sql(f"CREATE TABLE IF NOT EXISTS {EFFECTS} (test VARCHAR(40), word VARCHAR(40))")
-                connection.commit()
-            except Exception:  # noqa: BLE001 - another test makes it in this very instant; else the next line tells
-                connection.rollback()
-                connection.exec_driver_sql(f"SELECT word FROM {EFFECTS} WHERE test = ''")
-        return uuid.uuid4().hex
-
-    @contextmanager
-    def outside(self) -> Iterator[Any]:
-        """Open a connection of the user's own."""
-        connection = self.make_connection()
-        try:
-            yield connection
-        finally:
-            connection.close()
-            connection.engine.dispose()
 
     def begun(self, **policies: Any) -> Claim:
         """Return the claim of one running occurrence of session ``s1``."""
@@ -77,20 +51,6 @@ class Transacting(StoreTest):
             self.store.complete_in(object(), claim)
         assert State.RUNNING is self.look(claim).state
         return True
-
-    def insert(self, word: str = "one") -> str:
-        """Return the statement that writes an effect."""
-        return f"INSERT INTO {EFFECTS} VALUES ('{self.mine}', '{word}')"
-
-    def effect(self, connection: Any, word: str = "one") -> None:
-        """Write an effect."""
-        connection.exec_driver_sql(self.insert(word))
-
-    def count(self) -> int:
-        """Count the effects that are there, as another connection sees them."""
-        with self.outside() as connection:
-            query = f"SELECT COUNT(*) FROM {EFFECTS} WHERE test = '{self.mine}'"
-            return int(connection.exec_driver_sql(query).scalar())
 
     def meanwhile(self, act: Callable[[Store], object]) -> Callable[[], None]:
         """Let another thread ``act`` while a transaction is open, and go on soon; return what waits for its end."""

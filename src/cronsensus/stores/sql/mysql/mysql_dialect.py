@@ -108,6 +108,10 @@ class MysqlDialect(Dialect):
             reading = Reading(now, now, _SERVER, asked_at)
         return reading
 
+    def host_now(self) -> int | None:
+        """Return the time of an injected clock."""
+        return None if self._clock is None else to_micros(self._clock.now())
+
     def monotonic(self) -> float:
         """Return the clock of this host, or the one that comes with an injected clock."""
         return super().monotonic() if self._clock is None else self._clock.monotonic()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from cronsensus.errors import SchemaMismatch, StoreBusy, StoreUnavailable
 from cronsensus.stores.sql.connection import Connection
+from cronsensus.stores.sql.enqueue_in import Plans, StepByStep
 from cronsensus.stores.sql.mysql.literals import literal_of
 from cronsensus.stores.sql.mysql.mysql_dialect import MysqlDialect, driver_of
 from cronsensus.stores.sql.mysql.mysql_driver import open_connection, open_for_jobs, run_text
@@ -84,6 +86,9 @@ class MysqlStore(PresenceStore):
 
     def _notify(self) -> None:
         """Do nothing: there is no way to notify."""
+
+    def _make_plans(self, *args: Any) -> Plans:
+        return StepByStep(*args, patience=self._url.lock_timeout)
 
     # --- the schema ---------------------------------------------------------------------------------------------------
 

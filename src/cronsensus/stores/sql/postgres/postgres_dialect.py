@@ -178,6 +178,10 @@ class PostgresDialect(Dialect):
             reading = Reading(now, now, _SERVER, asked_at)
         return reading
 
+    def host_now(self) -> int | None:
+        """Return the time of an injected clock."""
+        return None if self._clock is None else to_micros(self._clock.now())
+
     @property
     def clock_arguments(self) -> tuple[Any, ...]:
         """Return the epoch of the lease clock and, where it is injected, its time: a server reads its own."""

@@ -18,6 +18,7 @@ from cronsensus.stores.clock_watch import Looked
 from cronsensus.stores.sql import sql_locks
 from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.dialect import TryAgain
+from cronsensus.stores.sql.enqueue_in import InOneStatement, Plans
 from cronsensus.stores.sql.postgres import at_once
 from cronsensus.stores.sql.postgres import postgres_locks as one_statement
 from cronsensus.stores.sql.postgres.postgres_dialect import PostgresDialect, driver_of
@@ -159,6 +160,9 @@ class PostgresStore(PresenceStore):
             with suppress(StoreError), self._write_transaction():  # it finds the same, and writes it down
                 pass
         return made
+
+    def _make_plans(self, *args: Any) -> Plans:
+        return InOneStatement(*args, channel=self._wake_ups.channel, patience=self._url.timeout / 2)
 
     # --- wake-ups and signs of life -----------------------------------------------------------------------------------
 

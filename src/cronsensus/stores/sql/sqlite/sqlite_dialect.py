@@ -37,6 +37,7 @@ class SqliteDialect(Dialect):
     """What is particular about SQLite."""
 
     engine_url = "sqlite://"
+    is_a_file = True
 
     def __init__(self, url: SqliteUrl, clock: Clock | None, pause: Callable[[float], object]) -> None:
         """Make a dialect; ``pause(seconds)`` waits, and ends early when the store is closed."""
@@ -137,6 +138,10 @@ class SqliteDialect(Dialect):
         """Read the host's clocks."""
         epoch = _INJECTED if self.epoch is None else self.epoch.text
         return Reading(to_micros(self._clock.now()), round(self._clock.monotonic() * 1_000_000), epoch)
+
+    def host_now(self) -> int:
+        """Return the host's time, or that of the injected clock."""
+        return to_micros(self._clock.now())
 
     def monotonic(self) -> float:
         """Return the clock by which leases are judged."""

@@ -45,6 +45,11 @@ def busy_error(path: Path, seconds: float) -> StoreBusy:
 def translate_error(error: BaseException, path: Path, seconds: float) -> StoreError | None:
     """Return what ``error``, met while working on ``path``, means to the user; ``None``: it is a mistake of ours."""
     text = str(error)
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY_SNAPSHOT:  # a user's: ours begin otherwise
+        return StoreBusy(
+            f"{path}: this transaction had read before another one wrote, so it cannot write any more; roll it back, "
+            "and begin it with BEGIN IMMEDIATE"
+        )
     match primary_code(error):
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED | sqlite3.SQLITE_PROTOCOL:
             return busy_error(path, seconds)

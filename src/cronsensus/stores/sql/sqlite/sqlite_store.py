@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from cronsensus.errors import StoreRefused, StoreUnavailable
+from cronsensus.errors import StoreRefused, StoreUnavailable, UnknownJob, UnsupportedTransaction
+from cronsensus.model.occurrence import Item
 from cronsensus.process.interrupts import Event
 from cronsensus.stores.filesystems import is_network, kind_of
 from cronsensus.stores.sql.sql_store import SqlStore
@@ -79,6 +81,17 @@ class SqliteStore(SqlStore):
     def _notify(self) -> None:
         """Wake the other handles of this namespace on this host."""
         self._wake_ups.notify()
+
+    def _prepare_plan(self, items: Sequence[Item], *, is_open: bool) -> None:
+        try:
+            self._plans.find_jobs(items)
+        except UnknownJob as unknown:
+            if not is_open:
+                raise  # so it can be defined first
+            raise UnsupportedTransaction(
+                f"{unknown}. It cannot be defined while your transaction is open, as SQLite has one writer at a time: "
+                "call scheduler.define() when the program starts, or start a node once"
+            ) from unknown
 
     def _wait_queues(self) -> WaitQueues:
         return PipeQueues(self._url.path, self.namespace)

@@ -4,6 +4,9 @@
 
     jobs.db-wake/  a1b2c3d4-4711-5f0e…   a pipe: its owner polls it, other handles write into it
 
+A transaction of a user's own that enqueues notifies nobody when it commits. So a thread that waits for long also looks
+at the file of the write-ahead log, four times a second: what was written there may be something new.
+
 A pipe appears under its final name only once its owner has it open, so a pipe without a reader was left behind by a
 dead process and is removed. A notification is advisory: losing one costs a node the time until its next poll.
 """
@@ -28,8 +31,12 @@ from cronsensus.stores.sql.sqlite.pipes import (
     open_to_listen,
     write_notification,
 )
+from cronsensus.timing.clock import SystemClock
 
+_CLOCK = SystemClock()
 _STARTING_FOR = 60.0
+_BETWEEN_LOOKS = 0.25
+"""Seconds between two looks at the write-ahead log, while nothing notifies."""
 _MOST_LISTENERS = 256
 """Most pipes that one ``notify`` writes to."""
 _UNSUPPORTED = {
@@ -58,12 +65,14 @@ class Wake:
         self._pipe: int | None = None
         self._name: str | None = None
         self._waiting = False
+        self._log = Path(f"{database}-wal")
+        self._log_seen = self._look_at_log()
         self.supported = SUPPORTED
 
     # --- listening ----------------------------------------------------------------------------------------------------
 
     def wait(self, timeout: float) -> bool:
-        """Wait up to ``timeout`` seconds for a notification; ``True``: there was one."""
+        """Wait up to ``timeout`` seconds for a notification, or a write; ``True``: there was one."""
         pipe = self._begin_waiting()
         if pipe is None:
             self._closed.wait(max(0.0, timeout))
@@ -71,10 +80,32 @@ class Wake:
         try:
             poll = select.poll()
             poll.register(pipe, select.POLLIN)
-            poll.poll(max(0.0, timeout) * 1000)
+            written = self._poll(poll, max(0.0, timeout))
         finally:
             notified = self._end_waiting(pipe)
-        return notified
+        return notified or written
+
+    def _poll(self, poll: select.poll, timeout: float) -> bool:
+        """Wait; return whether the log was written since the last wait ended."""
+        until = _CLOCK.monotonic() + timeout
+        try:
+            while (left := until - _CLOCK.monotonic()) > _BETWEEN_LOOKS:
+                if poll.poll(_BETWEEN_LOOKS * 1000):
+                    return False
+                if self._look_at_log() != self._log_seen:
+                    return True
+            poll.poll(max(0.0, left) * 1000)
+            return False
+        finally:
+            # Before the caller looks into the database: what is written during that is a reason to look again.
+            self._log_seen = self._look_at_log()
+
+    def _look_at_log(self) -> tuple[int, int] | None:
+        try:
+            found = self._log.stat()
+        except OSError:  # no connection is open, or was; the next one makes it
+            return None
+        return found.st_mtime_ns, found.st_size
 
     def _begin_waiting(self) -> int | None:
         self._mind_forks()

@@ -1,0 +1,107 @@
+"""A connection of a user's that has to be awaited: psycopg's, or SQLAlchemy's of any driver."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from cronsensus.errors import UnsupportedTransaction
+from cronsensus.stores.sql.users_connection import (
+    Answer,
+    Plan,
+    Statement,
+    UsersConnection,
+    next_of,
+    require_transaction,
+    texts_of,
+    wrap_connection,
+)
+
+T = TypeVar("T")
+
+
+async def run_plan_async(plan: Plan[T], execute: Callable[[Statement], Awaitable[Answer]]) -> T:
+    """Carry a plan out on a connection that is awaited; what the plan itself reads is read on a thread."""
+    import asyncio
+
+    found = await asyncio.to_thread(next_of, plan, None)
+    while isinstance(found, Statement):
+        try:
+            answer: Answer | Exception = await execute(found)
+        except Exception as error:  # noqa: BLE001 - as above
+            answer = error
+        found = await asyncio.to_thread(next_of, plan, answer)
+    return found.value
+
+
+class UsersAsyncConnection(ABC):
+    """A connection of a user's, with ``database`` as in ``UsersConnection``."""
+
+    database: str
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a transaction is open, as far as that is known."""
+        return True
+
+    @abstractmethod
+    async def execute(self, statement: Statement) -> Answer:
+        """Run a statement."""
+
+
+async def wrap_async_connection(given: Any, verb: str) -> UsersAsyncConnection:
+    """Return what runs statements on a connection of a user's that needs to be awaited.
+
+    Raises:
+        UnsupportedTransaction: it is something else, or commits each statement by itself.
+    """
+    aio, psycopg = sys.modules.get("sqlalchemy.ext.asyncio"), sys.modules.get("psycopg")
+    if psycopg is not None and isinstance(given, psycopg.AsyncConnection):
+        return _AsyncPsycopg(given, verb)
+    if aio is not None and isinstance(given, aio.async_scoped_session):
+        given = given()
+    if aio is not None and isinstance(given, (aio.AsyncSession, aio.AsyncConnection)):
+        return _AsyncSqlalchemy(given, await given.run_sync(lambda one: wrap_connection(one, verb)))
+    if not hasattr(given, "__aenter__"):
+        raise UnsupportedTransaction(
+            f"a{verb}() awaits the connection, and this is {type(given).__module__}.{type(given).__qualname__}; call "
+            f"{verb}() on it, without await"
+        )
+    wrap_connection(given, verb)  # it says what cannot be used
+    raise UnsupportedTransaction(f"a{verb}() cannot use {type(given).__qualname__}")
+
+
+class _AsyncPsycopg(UsersAsyncConnection):
+    database = "postgresql"
+
+    def __init__(self, raw: Any, verb: str) -> None:
+        idle = sys.modules["psycopg.pq"].TransactionStatus.IDLE
+        require_transaction(verb, commits_each=raw.autocommit and raw.info.transaction_status == idle)
+        self._raw = raw
+
+    async def execute(self, statement: Statement) -> Answer:
+        answer = Answer(())
+        for text, values in texts_of(statement, takes_names=False):
+            async with self._raw.cursor(row_factory=sys.modules["psycopg.rows"].tuple_row) as cursor:
+                await cursor.execute(text, values)
+                answer = Answer(await cursor.fetchall() if cursor.description else ())
+        return answer
+
+
+class _AsyncSqlalchemy(UsersAsyncConnection):
+    def __init__(self, given: Any, found: UsersConnection) -> None:
+        self._given, self._found, self.database = given, found, found.database
+
+    @property
+    def is_open(self) -> bool:
+        return self._found.is_open
+
+    async def execute(self, statement: Statement) -> Answer:
+        answer: Answer = await self._given.run_sync(lambda _: self._execute(statement))
+        return answer
+
+    def _execute(self, statement: Statement) -> Answer:
+        with self._found.ready():
+            return self._found.execute(statement)

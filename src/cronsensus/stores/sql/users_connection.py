@@ -1,0 +1,384 @@
+"""A connection on which the user has a transaction open: what it is made of, and how a statement runs on it.
+
+Nothing here begins what it does not have to, and nothing commits, rolls back or closes. No driver is imported: that of
+the user may be another one than the store's.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from cronsensus.errors import UnsupportedTransaction
+from cronsensus.stores.sql.queries import LIST, ROWS, VALUE, Query
+
+T = TypeVar("T")
+_DATABASES = {"mariadb": "mysql"}
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement to run on a user's connection.
+
+    Attributes:
+        rows: those that it is run for, with the values of ``query.rows``; ``None``: it is not for rows.
+    """
+
+    query: Query
+    values: Mapping[str, Any]
+    rows: Sequence[tuple[Any, ...]] | None = None
+
+
+class Answer(NamedTuple):
+    """What a database said to a statement.
+
+    Attributes:
+        last_id: of the row that was inserted last, where the driver tells.
+    """
+
+    rows: Sequence[tuple[Any, ...]]
+    last_id: int | None = None
+
+
+_NOTHING = Answer(())
+
+
+class UsersConnection(ABC):
+    """A connection of a user's.
+
+    Attributes:
+        database: ``"postgresql"``, ``"mysql"`` or ``"sqlite"``.
+        takes_names: whether a value stands as ``:name`` in a statement; else as ``%(name)s``.
+    """
+
+    database: str
+    takes_names: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a transaction is open, as far as that is known."""
+        return True
+
+    @abstractmethod
+    def commits_each(self) -> bool:
+        """Whether the next statement would be committed at once."""
+
+    @contextmanager
+    def ready(self) -> Iterator[None]:
+        """See to it that a transaction is open, and that texts come as texts."""
+        yield
+
+    @abstractmethod
+    def execute_text(self, text: str, values: Mapping[str, Any]) -> Answer:
+        """Run the text of a statement."""
+
+    def execute(self, statement: Statement) -> Answer:
+        """Run a statement."""
+        answer = _NOTHING
+        for text, values in texts_of(statement, takes_names=self.takes_names):
+            answer = self.execute_text(text, values)
+        return answer
+
+
+def texts_of(statement: Statement, *, takes_names: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Give the texts of a statement, with the values of each; several where rows go one by one."""
+    query, values = statement.query, dict(statement.values)
+    if statement.rows is None:
+        yield _spread_lists(query.text, values, takes_names=takes_names)
+    elif query.row:  # all in one
+        between = " UNION ALL " if query.row.startswith("SELECT") else ", "
+        marked = []
+        for place, row in enumerate(statement.rows):
+            marked.append(VALUE.sub(lambda at, place=place: f":{at[1]}_{place}", query.row))  # type: ignore[misc]
+            values |= {f"{name}_{place}": value for name, value in zip(query.rows, row, strict=True)}
+        yield _for_driver(query.text.replace(ROWS, between.join(marked)), takes_names=takes_names), values
+    else:
+        text = _for_driver(query.text, takes_names=takes_names)
+        for row in statement.rows:
+            yield text, {**values, **dict(zip(query.rows, row, strict=True))}
+
+
+def _spread_lists(text: str, values: dict[str, Any], *, takes_names: bool) -> tuple[str, Mapping[str, Any]]:
+    for name in LIST.findall(text):
+        listed = values.pop(name)
+        names = [f"{name}_{place}" for place in range(len(listed))]
+        values |= dict(zip(names, listed, strict=True))
+        text = re.sub(rf"\bIN :{name}\b", f"IN ({', '.join(f':{one}' for one in names)})", text)
+    return _for_driver(text, takes_names=takes_names), values
+
+
+_PLACED = re.compile(r"(?<![:\w]):([a-z_]+[a-z_0-9]*)")
+
+
+@lru_cache(maxsize=128)
+def _for_driver(text: str, *, takes_names: bool) -> str:
+    return text if takes_names else _PLACED.sub(r"%(\1)s", text.replace("%", "%%"))
+
+
+# --- plans ------------------------------------------------------------------------------------------------------------
+
+Plan = Generator[Statement, Answer, T]
+"""Gives statements, is sent the answer to each or thrown its error, and returns what came of it."""
+
+
+def run_plan(plan: Plan[T], execute: Callable[[Statement], Answer]) -> T:
+    """Carry a plan out."""
+    found = next_of(plan, None)
+    while isinstance(found, Statement):
+        try:
+            answer: Answer | Exception = execute(found)
+        except Exception as error:  # noqa: BLE001 - the plan knows some, and lets the others through
+            answer = error
+        found = next_of(plan, answer)
+    return found.value
+
+
+class End(NamedTuple, Generic[T]):
+    """What came of a plan."""
+
+    value: T
+
+
+def next_of(plan: Plan[T], answer: Answer | Exception | None) -> Statement | End[T]:
+    """Return the next statement, or the end: a StopIteration cannot leave a thread."""
+    try:
+        if isinstance(answer, Exception):
+            return plan.throw(answer)
+        return next(plan) if answer is None else plan.send(answer)
+    except StopIteration as end:
+        return End(end.value)
+
+
+# --- which one it is --------------------------------------------------------------------------------------------------
+
+
+def wrap_connection(given: Any, verb: str) -> UsersConnection:
+    """Return what runs statements on a connection of a user's that does not need to be awaited.
+
+    Args:
+        given: SQLAlchemy's ``Connection`` or ``Session``, or a driver's connection.
+        verb: the name of what was called, for errors.
+
+    Raises:
+        UnsupportedTransaction: it is something else, or commits each statement by itself.
+    """
+    found = _through_sqlalchemy(given, verb) or wrap_driver(given)
+    if found is None:
+        raise UnsupportedTransaction(_unusable_error(given, verb))
+    require_transaction(verb, commits_each=found.commits_each())
+    return found
+
+
+def require_transaction(verb: str, *, commits_each: bool) -> None:
+    """Raise if the next statement would be committed by itself.
+
+    Raises:
+        UnsupportedTransaction: it would.
+    """
+    if commits_each:
+        raise UnsupportedTransaction(
+            "this connection commits each statement by itself (autocommit), so the run would be there without your "
+            f"rows; begin a transaction first (with conn.transaction(): …), or call {verb.removesuffix('_in')}()"
+        )
+
+
+def _through_sqlalchemy(given: Any, verb: str) -> UsersConnection | None:
+    """Return SQLAlchemy's own objects as what runs statements; these are known only if the caller has imported them."""
+    alchemy, orm = sys.modules.get("sqlalchemy"), sys.modules.get("sqlalchemy.orm")
+    aio = sys.modules.get("sqlalchemy.ext.asyncio")
+    if aio is not None and isinstance(given, (aio.AsyncSession, aio.AsyncConnection, aio.async_scoped_session)):
+        raise UnsupportedTransaction(f"{type(given).__name__} has to be awaited; write: await job.a{verb}(session, …)")
+    if orm is not None and isinstance(given, (orm.Session, orm.scoped_session)):
+        try:
+            given = given.connection()
+        except alchemy.exc.UnboundExecutionError as error:  # type: ignore[union-attr]
+            raise UnsupportedTransaction(
+                f"this session has several databases, and which of them is meant cannot be known ({error}); give "
+                f"session.connection(bind_arguments={{'bind': engine}})"
+            ) from error
+    if alchemy is not None and isinstance(given, alchemy.Connection):
+        return OfSqlalchemy(given, alchemy)
+    return None
+
+
+def _unusable_error(given: Any, verb: str) -> str:
+    kind = f"{type(given).__module__}.{type(given).__qualname__}"
+    package = kind.partition(".")[0]
+    if package == "psycopg" and "Async" in kind:
+        return f"{kind} has to be awaited; write: await job.a{verb}(connection, …)"
+    if "pool" in kind.lower() or kind.endswith(".Engine") or isinstance(given, str):
+        return (
+            f"{verb}() takes the connection that your transaction is on, and this is {kind}; write: "
+            f"with engine.begin() as connection: job.{verb}(connection, …)"
+        )
+    through = "; through SQLAlchemy's AsyncSession it can be used" if package in _ASYNC_ONLY else ""
+    return (
+        f"{verb}() cannot use {kind}; give it SQLAlchemy's Connection or Session, or a connection of psycopg, "
+        f"psycopg2, PyMySQL, mysqlclient or sqlite3{through}"
+    )
+
+
+_ASYNC_ONLY = {"asyncpg", "aiosqlite", "aiomysql", "asyncmy"}
+
+
+def wrap_driver(given: Any) -> OfDriver | None:
+    """Return what runs statements on a driver's connection; ``None``: it is of no driver that is known here."""
+    packages = [kind.__module__.partition(".")[0] for kind in type(given).__mro__]
+    kind = next((_OF_PACKAGE[package] for package in packages if package in _OF_PACKAGE), None)
+    return None if kind is None or not hasattr(given, "cursor") or "Async" in type(given).__name__ else kind(given)
+
+
+# --- what differs between drivers -------------------------------------------------------------------------------------
+
+
+class OfDriver(UsersConnection):
+    """A driver's own connection."""
+
+    def __init__(self, raw: Any) -> None:
+        self.raw = raw
+
+    def open_cursor(self) -> Any:
+        """Return a cursor whose rows are tuples."""
+        return self.raw.cursor()
+
+    def execute_text(self, text: str, values: Mapping[str, Any]) -> Answer:
+        """Run the text of a statement."""
+        cursor = self.open_cursor()
+        try:
+            cursor.execute(text, values)
+            rows = [] if cursor.description is None else [tuple(row) for row in cursor.fetchall()]
+            return Answer(rows, getattr(cursor, "lastrowid", None))
+        finally:
+            cursor.close()
+
+
+class _Psycopg(OfDriver):
+    database = "postgresql"
+
+    def open_cursor(self) -> Any:
+        return self.raw.cursor(row_factory=sys.modules["psycopg.rows"].tuple_row)
+
+    def commits_each(self) -> bool:
+        idle = sys.modules["psycopg.pq"].TransactionStatus.IDLE
+        return bool(self.raw.autocommit and self.raw.info.transaction_status == idle)
+
+
+class _Psycopg2(OfDriver):
+    database = "postgresql"
+
+    def open_cursor(self) -> Any:
+        return self.raw.cursor(cursor_factory=sys.modules["psycopg2.extensions"].cursor)
+
+    def commits_each(self) -> bool:
+        idle = sys.modules["psycopg2.extensions"].TRANSACTION_STATUS_IDLE
+        return bool(self.raw.autocommit and self.raw.info.transaction_status == idle)
+
+
+class _PyMySql(OfDriver):
+    database = "mysql"
+    _IN_TRANSACTION = 1
+    """SERVER_STATUS_IN_TRANS of the protocol."""
+
+    def open_cursor(self) -> Any:
+        return self.raw.cursor(sys.modules["pymysql.cursors"].Cursor)
+
+    def commits_each(self) -> bool:
+        return bool(self.raw.get_autocommit() and not self.raw.server_status & self._IN_TRANSACTION)
+
+
+class _MySqlClient(OfDriver):
+    database = "mysql"
+
+    def open_cursor(self) -> Any:
+        return self.raw.cursor(sys.modules["MySQLdb.cursors"].Cursor)
+
+    def commits_each(self) -> bool:
+        return bool(self.raw.get_autocommit())  # whether BEGIN was said all the same, this driver does not tell
+
+
+class _Sqlite(OfDriver):
+    database = "sqlite"
+    takes_names = True
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self.raw.in_transaction)
+
+    def open_cursor(self) -> Any:
+        cursor = self.raw.cursor()
+        cursor.row_factory = None
+        return cursor
+
+    def commits_each(self) -> bool:
+        raw = self.raw
+        return not raw.in_transaction and (raw.isolation_level is None or getattr(raw, "autocommit", None) is True)
+
+    @contextmanager
+    def ready(self) -> Iterator[None]:
+        raw = self.raw
+        if not raw.in_transaction:
+            # Python would begin one before the first write only, and what was read before could be outdated by then.
+            raw.execute("BEGIN IMMEDIATE")
+        texts, raw.text_factory = raw.text_factory, str
+        try:
+            yield
+        finally:
+            raw.text_factory = texts
+
+
+_OF_PACKAGE: Mapping[str, type[OfDriver]] = {
+    "psycopg": _Psycopg,
+    "psycopg2": _Psycopg2,
+    "pymysql": _PyMySql,
+    "MySQLdb": _MySqlClient,
+    "sqlite3": _Sqlite,
+}
+
+
+class OfSqlalchemy(UsersConnection):
+    """SQLAlchemy's connection, whatever its driver; text with names is taken by those that it must translate for."""
+
+    def __init__(self, connection: Any, alchemy: Any) -> None:
+        self._connection, self._alchemy = connection, alchemy
+        name = connection.dialect.name
+        self.database = _DATABASES.get(name, name)
+        self.takes_names = connection.dialect.paramstyle != "pyformat"
+        self._driver = wrap_driver(connection.connection.driver_connection)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a transaction is open, as far as that is known."""
+        raw = self._connection.connection.driver_connection
+        return bool(getattr(raw, "in_transaction", True))
+
+    def commits_each(self) -> bool:
+        """Whether the next statement would be committed at once."""
+        by_itself = self._connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
+        return bool(by_itself or (self._driver is not None and self._driver.commits_each()))
+
+    @contextmanager
+    def ready(self) -> Iterator[None]:
+        """See to it that a transaction is open."""
+        if self._driver is not None:
+            with self._driver.ready():
+                yield
+            return
+        if self.database == "sqlite" and not self.is_open:  # of a driver that is awaited
+            self._connection.exec_driver_sql("BEGIN IMMEDIATE")
+        yield
+
+    def execute_text(self, text: str, values: Mapping[str, Any]) -> Answer:
+        """Run the text of a statement."""
+        if self.takes_names:
+            found = self._connection.execute(self._alchemy.text(text), dict(values))
+        else:
+            found = self._connection.exec_driver_sql(text, dict(values))
+        if found.returns_rows:
+            return Answer([tuple(row) for row in found.all()])
+        return Answer((), getattr(found, "lastrowid", None))
