@@ -24,7 +24,7 @@ from cronsensus.testing.conformance.fixtures import START, a_session
 from cronsensus.testing.conformance.steps import an_end, settle, take
 from cronsensus.timing.clock import ManualClock
 from cronsensus.triggers import every
-from tests.stores.sql.test_postgres_races import holding, in_thread, until_somebody_waits
+from tests.stores.sql.test_postgres_races import holding, in_thread, others_url, until_somebody_waits
 
 LEASE = timedelta(seconds=60)
 USUAL = [["lock_jobs", "fire_one"]]
@@ -323,24 +323,24 @@ def test_a_retired_job_is_not_enqueued_in_one_trip(queue: PostgresStore) -> None
     assert waiting(queue) == 0
 
 
-def test_an_enqueue_that_waits_while_its_job_is_retired_leaves_nothing(queue: PostgresStore) -> None:
-    with holding(queue, "SELECT 1 FROM cronsensus_jobs FOR UPDATE") as other:
-        enqueued = in_thread(lambda: queue.enqueue([Item(job="queue")]))
-        until_somebody_waits(queue)
-        other.execute("UPDATE cronsensus_jobs SET retired_at = 1")
-    assert isinstance(enqueued(), UnknownJob)
-    assert waiting(queue) == 0
-
-
-def test_an_enqueue_that_waits_for_another_with_its_key_returns_that_one(queue: PostgresStore) -> None:
+def test_an_enqueue_waits_for_nobody_who_holds_its_job(queue: PostgresStore) -> None:
     with holding(queue, "SELECT 1 FROM cronsensus_jobs FOR UPDATE"):
-        items = [Item(job="queue", key="k")]
+        for items in ([Item(job="queue")], [Item(job="queue"), Item(job="queue", key="k")]):
+            assert all(made.created for made in queue.enqueue(items))
+    assert waiting(queue) == 3
+
+
+def test_a_schedule_goes_on_while_an_enqueue_waits_for_a_key(queue: PostgresStore) -> None:
+    with psycopg.connect(others_url(queue)) as users:
+        queue.enqueue_in(users, [Item(job="queue", key="k")])
         other = queue.sibling()
-        both = in_thread(lambda: queue.enqueue(items)), in_thread(lambda: other.enqueue(items))
+        waits = in_thread(lambda: other.enqueue([Item(job="queue", key="k")]))
         until_somebody_waits(queue)
-    answers = [made()[0] for made in both]
-    assert sorted(one.created for one in answers) == [False, True]
-    assert answers[0].id == answers[1].id
+        queue.pause("queue", by="me", why="it locks the job")
+        assert queue.enqueue([Item(job="queue", key="another")])[0].created
+        users.commit()
+    [found] = waits()
+    assert not found.created
     other.close()
 
 

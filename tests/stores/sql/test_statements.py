@@ -80,7 +80,7 @@ BUDGET = {
     "unlock": 1,
     "define, all the same": 2,
     "define, all the same and complete": 3,
-    "prune nothing": 11,
+    "prune nothing": 12,
 }
 
 

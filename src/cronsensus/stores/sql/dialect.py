@@ -144,6 +144,10 @@ class Dialect(ABC):
         """Whether an error means that the connection was gone before all was sent, and so before any COMMIT."""
         return False
 
+    def is_duplicate(self, error: Exception) -> bool:  # noqa: ARG002 - with one writer, nothing comes in between
+        """Whether a row was not inserted because one with its key is there."""
+        return False
+
     def is_gone(self, connection: Connection) -> bool:  # noqa: ARG002 - a file is never gone
         """Whether a connection is known to be cut off: something was sent on it, and that was found out."""
         return False

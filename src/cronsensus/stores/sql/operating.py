@@ -39,13 +39,19 @@ _MICROSECOND = timedelta(microseconds=1)
 def enqueue_items(tx: Transaction, items: Sequence[Item]) -> list[Enqueued]:
     """Create occurrences by key; an existing key returns the existing one. It ends the transaction.
 
-    Safe when two callers use one key at the same instant: the job's row is locked, and below that the unique key of
-    (job, key) lets one INSERT in; the other caller reads what stands there.
+    Safe when two callers use one key at the same instant: the unique key of (job, key) lets one INSERT in, and where
+    what was not there before is there by then the INSERT fails; repeated, the verb finds it. No job is locked, because
+    the INSERT may have to wait for a transaction of a user's that has the key. Of a job that is retired meanwhile the
+    run is cancelled later. Items of a batch lock the job: many come, and nobody else has their keys.
+
+    Raises:
+        The driver's error for a duplicate.
     """
     names = {item.job for item in items}
-    locked = tx.send_in("lock_named_jobs", "names", sorted(names), space=tx.namespace)
+    of_batch = any(item.parent is not None for item in items)
+    asked = tx.send_in("lock_named_jobs" if of_batch else "definitions", "names", sorted(names), space=tx.namespace)
     existing = Keys(tx, {(item.job, item.key) for item in items if item.key is not None})
-    rows = {row.name: row for one in locked for row in one.rows}
+    rows = {row.name: row for one in asked for row in one.rows}
     before = existing.list_found()
     for name in names:
         living_job(name, rows.get(name))
@@ -59,7 +65,7 @@ def enqueue_items(tx: Transaction, items: Sequence[Item]) -> list[Enqueued]:
     for start in range(0, len(items), BATCH_SIZE):
         some = items[start : start + BATCH_SIZE]
         wanted = [_enqueue_item(tx, item, rows[item.job].id, specs, own) for item in some]
-        made = Created(tx, wanted, [item.job for item in some], before)
+        made = Created(tx, wanted, [item.job for item in some], before, may_stand=of_batch)
         if start + BATCH_SIZE >= len(items):
             tx.commit()
         answers += made.list_answers()
@@ -98,9 +104,23 @@ class Created:
     """Occurrences that are inserted where they are absent, and the answers about them."""
 
     def __init__(
-        self, tx: Transaction, wanted: Sequence[New], names: Sequence[str], before: Mapping[Key, Standing]
+        self,
+        tx: Transaction,
+        wanted: Sequence[New],
+        names: Sequence[str],
+        before: Mapping[Key, Standing],
+        *,
+        may_stand: bool = True,
     ) -> None:
-        """Insert; ``names`` of their jobs; ``before``: what stands under keys that callers chose."""
+        """Insert.
+
+        Args:
+            tx: a transaction that writes.
+            wanted: the occurrences.
+            names: of their jobs.
+            before: what stands under keys that callers chose.
+            may_stand: what was not there before may be there by now, and is left alone; else that is an error.
+        """
         self._names = names
         self._keys = [(row.job_id, row.key) for row in wanted]
         self._before = before
@@ -108,7 +128,10 @@ class Created:
         for key, row in zip(self._keys, wanted, strict=True):
             if key not in before:
                 new.setdefault(key, row)
-        insert_absent(tx, list(new.values()))
+        if may_stand:
+            insert_absent(tx, list(new.values()))
+        else:
+            tx.send_rows("insert_new", list(new.values()))
         self._new = new
         self._after = Keys(tx, new)
 

@@ -10,7 +10,6 @@ from cronsensus.planning import undecided_until
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.firing import verdict_row
 from cronsensus.stores.sql.job_rows import find_locked, last_eras, readable_eras
-from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import LARGEST_COUNT, is_sound, whole_number
@@ -18,6 +17,8 @@ from cronsensus.stores.values import NO_DELAY
 from cronsensus.timing.instants import from_micros, to_micros
 
 _MICROSECOND = timedelta(microseconds=1)
+_OPEN_FOR = timedelta(days=1)
+"""How long a transaction of a user's may have been open."""
 
 
 def retire_job(tx: Transaction, job: str, *, by: str, why: str) -> bool:
@@ -40,22 +41,37 @@ def _with_revision(row: AnyRow) -> AnyRow:
     return row
 
 
-def ask_overdue(tx: Transaction) -> Pending:
-    """Ask for retired jobs whose waiting work was kept long enough."""
-    return tx.send("overdue_jobs", space=tx.namespace, now=tx.instant())
+class Overdue:
+    """What waits of retired jobs and is to be cancelled, asked for when this is made.
 
-
-def cancel_overdue(tx: Transaction) -> None:
-    """Cancel what was kept of retired jobs for long enough.
-
-    Safe when a job is defined again at the same instant: its row is locked, and the time is asked again, before
-    anything is cancelled.
+    It is what was kept for long enough; and what a transaction of a user's brought to a job that was retired while that
+    was open.
     """
-    _cancel_waiting(tx, [row.id for row in tx.send("lock_overdue_jobs", space=tx.namespace, now=tx.instant()).rows])
+
+    def __init__(self, tx: Transaction) -> None:
+        """Ask."""
+        self._kept = tx.send("overdue_jobs", space=tx.namespace, now=tx.instant())
+        self._late = tx.send("lately_retired", space=tx.namespace, recent=tx.instant(-_OPEN_FOR // _MICROSECOND))
+
+    def __bool__(self) -> bool:
+        """Whether there may be something."""
+        return bool(self._kept.rows or self._late.rows)
+
+    def cancel(self, tx: Transaction) -> None:
+        """Cancel it, in a transaction that writes.
+
+        Safe when a job is defined again at the same instant: its row is locked, and it is asked again whether it is
+        retired, before anything is cancelled.
+        """
+        kept = tx.send("lock_overdue_jobs", space=tx.namespace, now=tx.instant()).rows if self._kept.rows else ()
+        late = tx.send_in("lock_definitions", "ids", [row.id for row in self._late.rows])
+        retired = [row.id for one in late for row in one.rows if row.retired_at is not None]
+        _cancel_waiting(tx, [row.id for row in kept] + retired)
 
 
 def _cancel_waiting(tx: Transaction, ids: Sequence[int]) -> None:
-    tx.send_in("cancel_waiting", "ids", ids, space=tx.namespace, now=tx.now)
+    waiting = [row.id for one in tx.send_in("waiting_of", "jobs", ids, space=tx.namespace) for row in one.rows]
+    tx.send_in("cancel_waiting", "ids", waiting, now=tx.now)
     tx.send_in("wait_no_more", "ids", ids)
 
 

@@ -329,9 +329,14 @@ class SqlStore(SqlHandle):
     @repeated
     def _enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
         """Create occurrences, and notify nodes: in the trip of the COMMIT, where the database can."""
-        with self._write_transaction(queued=True) as tx:
-            notification = self._notify_behind(tx)
-            made = operating.enqueue_items(tx, items)
+        try:
+            with self._write_transaction(queued=True) as tx:
+                notification = self._notify_behind(tx)
+                made = operating.enqueue_items(tx, items)
+        except Exception as error:
+            if not self._dialect.is_duplicate(error):
+                raise
+            raise TryAgain(f"{self._where}: others made the run of a key, again and again; try later") from error
         if notification is None or not notification.answered:
             self._notify()
         return made
@@ -361,14 +366,14 @@ class SqlStore(SqlHandle):
     def _prune(self, before: datetime | None, limit: int) -> Pruned:
         """Delete what is over; look for it without the write lock."""
         with self._read_transaction(queued=True) as tx:
-            asked, waiting = pruning.Looking(tx, before, limit), retiring.ask_overdue(tx)
+            asked, waiting = pruning.Looking(tx, before, limit), retiring.Overdue(tx)
             bygone = pruning_jobs.Looking(tx, before).read_bygone()
-            over, overdue = asked.read_over(), waiting.rows
+            over, overdue = asked.read_over(), bool(waiting)
         deleted = Pruned()
         if not over.is_empty or overdue:
             with self._write_transaction(queued=True) as tx:
                 if overdue:
-                    retiring.cancel_overdue(tx)
+                    waiting.cancel(tx)
                 deleted = pruning.prune_over(tx, over)
         self._forget_bygone(bygone, before)
         for _ in range(pruning.MOST_BATCHES):

@@ -29,6 +29,12 @@ def of_job(key: str | None = None, job: str = JOB, **wishes: Any) -> Item:
     return Item(job=job, key=key, **wishes)
 
 
+def enqueue_on(store: Store, key: str, _: Any) -> Enqueued:
+    """Enqueue one run as any program does."""
+    [made] = store.enqueue([of_job(key)])
+    return made
+
+
 class EnqueuingIn(StoreTest):
     """Hazards of a transaction of a user's: it is rolled back, it stays open, it leads elsewhere, it is one of two.
 
@@ -237,6 +243,23 @@ class EnqueuingIn(StoreTest):
             assert made_by_second or second.id == first.id
         assert ["commit", "rollback"] == sorted(one.key for one in self.enqueued())
 
+    def test_enqueue_waits_for_a_transaction_that_has_its_key(self) -> None:
+        if self.shares_nothing():
+            return
+        for ends in ("commit", "rollback"):
+            with self.outside() as connection:
+                self.effect(connection)
+                self.add(connection, ends)
+                others = [self.sibling(), self.sibling()]
+                answers = [self.in_another_thread(partial(enqueue_on, store, ends)) for store in others]
+                getattr(connection, ends)()
+            found = [answer() for answer in answers]
+            assert all(isinstance(one, Enqueued) for one in found), found
+            assert [ends == "rollback", False] == sorted(
+                (isinstance(one, Enqueued) and one.created for one in found), reverse=True
+            )
+            assert 1 == sum(one.key == ends for one in self.enqueued())
+
     def test_a_transaction_that_keeps_a_key_for_too_long_is_not_waited_for(self) -> None:
         if self.shares_nothing():
             return
@@ -292,6 +315,33 @@ class EnqueuingIn(StoreTest):
             connection.commit()
         assert minute(1) in {one.scheduled_for for one in self.enqueued()}
         assert State.PENDING is next(one.state for one in self.enqueued() if one.key == "late")
+
+    def test_what_comes_to_a_job_after_it_was_retired_is_cancelled(self) -> None:
+        if self.shares_nothing() or self.store.capabilities.hosts == "one":
+            return  # where there is one writer at a time, nothing comes after
+        with self.outside() as connection:
+            self.effect(connection)
+            made = self.add(connection)
+            again = self.add(connection, "again")
+            self.store.retire(JOB, by="me", why="")
+            self.queue("other")
+            connection.commit()
+        assert [State.PENDING] * 2 == [self.look(one).state for one in (made, again)]
+        self.store.prune()
+        assert [(State.CANCELLED, "retired")] * 2 == [
+            (found.state, found.reason) for found in map(self.look, (made, again))
+        ]
+
+    def test_what_came_to_a_retired_job_stays_if_it_is_defined_again(self) -> None:
+        if self.shares_nothing() or self.store.capabilities.hosts == "one":
+            return
+        with self.outside() as connection:
+            made = self.add(connection)
+            self.store.retire(JOB, by="me", why="")
+            connection.commit()
+        self.queue(JOB)
+        self.store.prune()
+        assert State.PENDING is self.look(made).state
 
     # --- what is refused --------------------------------------------------------------------------------------------
 

@@ -131,6 +131,10 @@ class MysqlDialect(Dialect):
         """Whether the connection is known to be cut off."""
         return not driver_of(connection).open
 
+    def is_duplicate(self, error: Exception) -> bool:
+        """Whether a unique key let another row in."""
+        return mysql_errors.is_duplicate(error)
+
     def is_cut(self, error: Exception) -> bool:
         """Whether the connection is gone."""
         return mysql_errors.is_cut(error)

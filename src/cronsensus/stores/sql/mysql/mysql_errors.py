@@ -68,6 +68,11 @@ def is_cut(error: BaseException) -> bool:
     return code_of(error) in _CUT or (isinstance(error, InterfaceError) and code_of(error) == 0)
 
 
+def is_duplicate(error: BaseException) -> bool:
+    """Whether a unique key let another row in."""
+    return code_of(error) == ER.DUP_ENTRY
+
+
 def try_again(error: BaseException, url: MysqlUrl) -> TryAgain | None:
     """Return what is raised when InnoDB undid something in favour of another transaction; ``None``: it did not.
 

@@ -204,6 +204,10 @@ class PostgresDialect(Dialect):
         """Whether the connection is known to be cut off."""
         return driver_of(connection).closed
 
+    def is_duplicate(self, error: Exception) -> bool:
+        """Whether a unique key let another row in."""
+        return postgres_errors.is_duplicate(error)
+
     def is_cut(self, error: Exception) -> bool:
         """Whether the connection is gone."""
         return postgres_errors.is_cut(error)

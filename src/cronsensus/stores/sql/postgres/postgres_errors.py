@@ -144,6 +144,11 @@ def is_cut(error: BaseException) -> bool:
     return code.startswith("08") or code in _CUT
 
 
+def is_duplicate(error: BaseException) -> bool:
+    """Whether a unique key let another row in."""
+    return isinstance(error, psycopg.errors.UniqueViolation)
+
+
 def translate_error(error: BaseException, url: PostgresUrl) -> CronsensusError | None:
     """Return what ``error``, met while working on ``url``, means to the user; ``None``: it is a mistake of ours."""
     if not isinstance(error, psycopg.Error):

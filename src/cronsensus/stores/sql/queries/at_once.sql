@@ -83,12 +83,11 @@ FROM held LEFT JOIN begun ON TRUE;
 
 -- name: enqueue_one [postgres]
 -- types: job bigint, called text, definition text, key text, origin text, serial smallint, priority integer, level bigint, payload text, now bigint
--- Create an occurrence that is due now. Race: the job is retired or defined anew, or another caller has the key; the job's row is locked and asked again once it is, the unique key of (job, key) lets one in, and where it stands already nothing is written.
+-- Create an occurrence that is due now. Race: another caller has the key; the unique key of (job, key) lets one in, and where it stands already nothing is written. The job is retired or defined anew in this moment; it is not locked, because the key may be in a transaction of a user's that stays open, so a run of the old definition may be made, and that of a retired job is cancelled later.
 WITH held AS MATERIALIZED (
     SELECT j.id FROM cronsensus_jobs AS j
     WHERE j.id = :job AND j.namespace = :space AND j.name = :called AND j.retired_at IS NULL
         AND concat(j.digest, ':', j.revision, ':', j.defined_at) = :definition
-    {for_update}
 ),
 asked AS MATERIALIZED (SELECT held.id, :now AS now FROM held)
 INSERT INTO cronsensus_occurrences (namespace, job_id, "key", origin, state, serial, priority, level, due_at, attempt, crashes,

@@ -7,7 +7,7 @@ ORDER BY j.id
 s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment AND s.concurrency > 0
 
 -- name: definitions
--- Read which definitions stand under names. Race: another node defines them; what is to be changed is locked and read again.
+-- Read which definitions stand under names. Race: another node defines them; what is to be changed is locked and read again, and a run that is enqueued of an old definition is one of before.
 SELECT j.id, j.name, j.revision, j.digest, j.defined_at, j.retired_at, j.watermark, j.next_due
 FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.name IN :names;
 
@@ -109,11 +109,23 @@ WHERE j.id = given.job AND j.revision = given.seen AND j.retired_at IS NULL;
 {part: overdue}
 {for_update};
 
+-- name: waiting_of
+-- Find what waits of retired jobs. Race: a claim; the cancelling asks again. A transaction of a user's brings more; it is not waited for, and what it brings is cancelled later.
+SELECT o.id FROM cronsensus_occurrences AS o
+WHERE o.namespace = :space AND o.state = 'pending' {listed} AND o.job_id + 0 IN :jobs;
+
 -- name: cancel_waiting
 -- Cancel what waits of retired jobs. Race: a claim; the condition asks whether it is still pending.
-UPDATE cronsensus_occurrences AS o
+UPDATE cronsensus_occurrences AS o {by_id}
 SET state = 'cancelled', reason = 'retired', finished_at = :now
-WHERE o.namespace = :space AND o.state = 'pending' {listed} AND o.job_id + 0 IN :ids;
+WHERE o.id IN :ids AND o.state = 'pending';
+
+-- name: lately_retired
+-- types: recent bigint
+-- Find jobs that were retired since a moment, of which nothing was kept: a transaction that was open then may have brought them a run. Race: one is defined again; it is locked and asked again.
+SELECT j.id FROM cronsensus_jobs AS j {along: jobs_retired}
+WHERE j.namespace = :space AND j.retired_at IS NOT NULL AND j.retired_at > :recent AND j.waiting_until IS NULL
+ORDER BY j.id;
 
 -- name: wait_no_more
 -- Record that nothing waits of retired jobs. Race: none, they are locked.

@@ -47,6 +47,13 @@ INSERT INTO cronsensus_occurrences (namespace, job_id, "key", origin, state, ser
 {values: given.namespace, given.job_id, given.key, given.origin, 'pending', given.serial, given.priority, given.level, given.scheduled_for, given.due_at, given.expires_at, 0, 0, 0, 0, given.created_at, given.retry_of, given.payload, given.fingerprint, given.parent, given.parked_on}
 {absent: job_id, key};
 
+-- name: insert_new
+-- rows: namespace text, job_id bigint, key text, origin text, serial smallint, priority integer, level bigint, scheduled_for bigint, due_at bigint, expires_at bigint, created_at bigint, retry_of bigint, payload text, fingerprint text, parent bigint, parked_on text
+-- Create occurrences whose keys are not there. Race: another caller has one; the unique key of (job, key) lets one in, and this fails.
+INSERT INTO cronsensus_occurrences (namespace, job_id, "key", origin, state, serial, priority, level, scheduled_for, due_at,
+    expires_at, attempt, crashes, failures, token, created_at, retry_of, payload, fingerprint, parent, parked_on)
+{values: given.namespace, given.job_id, given.key, given.origin, 'pending', given.serial, given.priority, given.level, given.scheduled_for, given.due_at, given.expires_at, 0, 0, 0, 0, given.created_at, given.retry_of, given.payload, given.fingerprint, given.parent, given.parked_on};
+
 -- name: find_keys
 -- Read the occurrences of a job that stand under keys. Race: the job is locked, so none is created meanwhile.
 SELECT o.id, o.job_id, o."key", o.state FROM cronsensus_occurrences AS o WHERE o.job_id = :job AND o."key" IN :keys;
