@@ -351,6 +351,23 @@ def test_stopped_it_finishes_what_runs_and_gives_back_what_it_had_acquired_ahead
     wait_for(lambda: queue.left == 8, "messages that went back")
 
 
+def test_messages_acknowledged_together_leave_out_one_before_them_that_is_not_done(
+    ledger: Ledger, queue: Queue
+) -> None:
+    @consumer(ledger.scheduler(), queue.name, backoff="1m")
+    def charge(body: bytes, message: Message) -> None:
+        if message.message_id == "m5":
+            raise ValueError(message.message_id)
+
+    ids = [f"m{number}" for number in range(40)]
+    queue.send(*ids)
+    with running(charge, queue.url):
+        ledger.wait_for_end(*(key for key in ids if key != "m5"))
+    wait_for(lambda: queue.left == 1, "the one that is to be tried again")
+    _, properties, _ = queue.channel.basic_get(queue.name, auto_ack=True)
+    assert properties.message_id == "m5"
+
+
 def test_a_queue_of_another_type_and_a_refused_login_say_what_to_do(ledger: Ledger, queue: Queue) -> None:
     @consumer(ledger.scheduler(), queue.name, type="classic")
     def charge(body: bytes) -> None: ...
