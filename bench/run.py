@@ -32,6 +32,7 @@ BENCHES = (
     "footprint",
     "apscheduler",
     "celery_everywhere",
+    "rabbitmq",
     "pages",
     "metrics",
     "alerts",
@@ -61,7 +62,7 @@ def main() -> int:
         "--rounds",
         type=int,
         help="how often `drain` measures each (3), `takeover` kills ours (20), `lock` hands each lock around (60), "
-        "`pages` asks each (40), `metrics` scrapes (100)",
+        "`pages` asks each (40), `metrics` scrapes (100), `rabbitmq` measures each (5)",
     )
     parser.add_argument("--only", type=_words, default=(), metavar="LIBRARY[,…]", help="with --peers: these and ours")
     parser.add_argument("--quick", action="store_true", help="a short look; its figures are not for quoting")

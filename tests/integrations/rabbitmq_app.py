@@ -1,6 +1,6 @@
 """A consumer as each machine runs it, which writes down each of its runs.
 
-BROKER, QUEUE, OUT and CRONSENSUS_URL say where.
+BROKER, QUEUE, OUT and CRONSENSUS_URL say where, ROOM how many may be held in the process.
 """
 
 import logging
@@ -23,7 +23,12 @@ def note(what: str, *more: object) -> None:
         file.write(" ".join(map(str, (what, os.getpid(), *more))) + "\n")
 
 
-@consumer(scheduler, os.environ["QUEUE"])
+def note_delivery(message: Message) -> str:
+    note("delivered", message.message_id)
+    return str(message.message_id)
+
+
+@consumer(scheduler, os.environ["QUEUE"], key=note_delivery, room=int(os.environ["ROOM"]))
 def charge(body: bytes, message: Message) -> str:
     note("begun", message.message_id)
     if message.message_id == "deadly":

@@ -66,6 +66,8 @@ class Connection:
         self._channel: Any = None
         self._lock = threading.Lock()
         self._acks: list[Delivery] = []
+        self._open_tags: dict[int, None] = {}
+        """What the channel has delivered and is not acknowledged, oldest first; belongs to the thread that consumes."""
 
     def acknowledge(self, delivery: Delivery) -> None:
         """Acknowledge a delivery soon; those of one moment together."""
@@ -79,9 +81,18 @@ class Connection:
     def _send_acks(self) -> None:
         with self._lock:
             acks, self._acks = self._acks, []
-        for one in acks:
-            if one.channel is self._channel and one.channel.is_open:
-                one.channel.basic_ack(one.tag)
+        channel = self._channel
+        if channel is None or not channel.is_open:
+            return
+        tags = {one.tag for one in acks if one.channel is channel}
+        for tag in tags:
+            self._open_tags.pop(tag, None)
+        first_open = next(iter(self._open_tags), None)
+        together = {tag for tag in tags if first_open is None or tag < first_open}
+        if together:  # nothing before them is open, so one frame does for all
+            channel.basic_ack(max(together), multiple=True)
+        for tag in sorted(tags - together):
+            channel.basic_ack(tag)
 
     def consume(self, deliveries: Deliveries, stopping: threading.Event, at_intervals: Callable[[], object]) -> None:
         """Consume until ``stopping`` is set, then let what runs end.
@@ -122,12 +133,14 @@ class Connection:
         self._connection = pika.BlockingConnection(self._parameters)
         declare_queues(self._connection, self._options)
         self._channel = self._connection.channel()
-        self._channel.basic_qos(prefetch_count=self._options.threads + self._options.room)
+        self._open_tags.clear()
+        self._channel.basic_qos(prefetch_count=deliveries.prefetch)
 
         def receive(channel: Any, method: Any, properties: Any, body: bytes) -> None:
             message = Message(
                 body, properties, self._options.queue, method.exchange, method.routing_key, method.redelivered
             )
+            self._open_tags[method.delivery_tag] = None
             deliveries.receive(channel, method.delivery_tag, message)
 
         self._channel.basic_consume(self._options.queue, receive)

@@ -14,9 +14,9 @@ A message that is held stays unacknowledged in this process, for as many as ther
 queue. It never goes back by ``nack``: the broker would deliver it again at once, thousands of times a second, and count
 each towards a delivery limit.
 
-As many are acquired ahead as there are threads, so that no thread waits for the store. What runs or waits beside a
-message that kills its process counts as crashed with it. So what has crashed twice is suspected, and of those one at a
-time runs in a process: then only the right one goes on to crash.
+Some are acquired ahead for each thread, so that no thread waits for the store; they are given back when the consumer
+stops. What runs or waits beside a message that kills its process counts as crashed with it. So what has crashed twice
+is suspected, and of those one at a time runs in a process: then only the right one goes on to crash.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ STORE_PAUSE = 0.5
 """Seconds between two asks while the store is away."""
 LONGEST_HELD = 900.0
 """Seconds that a message is held here: half of the 30 minutes after which a broker closes the channel."""
+AHEAD = 3
+"""Messages for each thread that are acquired before it is free: with fewer, threads wait for a server that syncs."""
 SUSPECTED = 2
 """Crashes after which no other such message runs beside a message."""
 
@@ -107,7 +109,8 @@ class Deliveries:
         self._lock = threading.Lock()
         self._by_key: dict[str, Delivery] = {}
         self._waiting: deque[Delivery] = deque()
-        self._free = 2 * options.threads
+        self._ready: deque[tuple[Delivery, Won]] = deque()
+        self._free = (1 + AHEAD) * options.threads
         self._suspect: Delivery | None = None
         self._held = 0
         self._publishing = 0
@@ -115,6 +118,11 @@ class Deliveries:
         self._ask_at = 0.0
 
     # --- from the connection ------------------------------------------------------------------------------------------
+
+    @property
+    def prefetch(self) -> int:
+        """How many messages the broker may deliver before one of them is acknowledged."""
+        return (1 + AHEAD) * self._options.threads + self._options.room
 
     def receive(self, channel: Any, tag: int, message: Message) -> None:
         """Accept what the broker delivers."""
@@ -148,11 +156,15 @@ class Deliveries:
             self._held = 0
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Begin nothing more, and give back what no thread has begun."""
         with self._lock:
             self._stopping = True
             self._waiting.clear()
+            unbegun = list(self._ready)
+            self._ready.clear()
         self._timer.close()
+        for delivery, won in unbegun:
+            self._outside.submit(partial(self._give_back, delivery, won))
 
     @property
     def is_busy(self) -> bool:
@@ -191,18 +203,16 @@ class Deliveries:
         [won] = answer
         if isinstance(won, Refused):
             self._answer_refusal(delivery, won)
-        elif self._stopping:
-            self._outside.release(won)
-            self._drop(delivery)
         elif self._is_other(delivery, won.claim.fingerprint):
             self._outside.release(won)
             self._bury_mismatch(delivery, won.claim.id)
         elif won.claim.crashes >= SUSPECTED and not self._is_only_suspect(delivery):
             self._outside.release(won)
             self._hold_message(delivery)
-        else:
-            self._threads.submit(partial(self._run, delivery, won))
+        elif self._make_ready(delivery, won):
             return
+        else:
+            self._give_back(delivery, won)
         self._free_slot()
 
     def _is_only_suspect(self, delivery: Delivery) -> bool:
@@ -257,11 +267,25 @@ class Deliveries:
 
     # --- running ------------------------------------------------------------------------------------------------------
 
-    def _run(self, delivery: Delivery, won: Won) -> None:
-        if self._stopping:
+    def _make_ready(self, delivery: Delivery, won: Won) -> bool:
+        with self._lock:
+            if self._stopping:
+                return False
+            self._ready.append((delivery, won))
+        self._threads.submit(self._run_next)
+        return True
+
+    def _give_back(self, delivery: Delivery, won: Won) -> None:
+        try:
             self._outside.release(won)
+        finally:
             self._drop(delivery)
-            return
+
+    def _run_next(self) -> None:
+        with self._lock:
+            if not self._ready:  # all were given back
+                return
+            delivery, won = self._ready.popleft()
         then = self._call_function(delivery.message, won)
         with self._lock:
             if self._suspect is delivery:

@@ -117,7 +117,8 @@ class MessageKey:
                 body = loads(message.body)
             except StoreCorrupt as error:
                 raise InvalidOption(f"key={self._key!r}: the body of a message is no JSON") from error
-        return self._key_of((message.properties, _Fields("headers", message.headers), _Fields("body", body)), {}).text
+        headers, fields = _Fields("headers", message.headers), _Fields("body", body)
+        return self._key_of((), {}, {"properties": message.properties, "headers": headers, "body": fields}).text
 
 
 class Handler:
