@@ -122,6 +122,16 @@ class Consumer(Generic[P, R]):
         """Call the function."""
         return self._function(*args, **kwargs)
 
+    @property
+    def scheduler(self) -> Scheduler:
+        """Names the store."""
+        return self._scheduler
+
+    @property
+    def queue(self) -> str:
+        """The name of the queue."""
+        return self._options.queue
+
     def run(self, url: str) -> None:
         """Consume until SIGTERM, SIGINT or ``stop``; then finish what runs, for 10 seconds at most.
 
