@@ -20,6 +20,7 @@ from cronsensus.model.job import RABBITMQ, JobSpec, Policies, check_choice, name
 from cronsensus.outside import Outside
 from cronsensus.process.logger import Logger
 from cronsensus.scheduler import Scheduler
+from cronsensus.stores.transacting import no_transactions
 from cronsensus.timing.durations import Duration, parse_duration
 
 _log = Logger("cronsensus.rabbitmq")
@@ -45,6 +46,7 @@ def consumer(
     room: int | None = None,
     type: QueueType = "quorum",  # noqa: A002 - as RabbitMQ calls it
     declare: bool = True,
+    transaction: bool = False,
     keep: Duration = "7d",
 ) -> Callable[[Callable[P, R]], Consumer[P, R]]:
     """Make a function the consumer of a queue: each message runs once, over all processes that consume.
@@ -66,6 +68,8 @@ def consumer(
         room: how many are held in one process while they run elsewhere or wait for another attempt; as ``threads``.
         type: of the queues that are declared: ``"quorum"`` or ``"classic"``.
         declare: declare the queue; ``False``: take it as it is. The other two are always declared.
+        transaction: hand the function a connection of the store's database, before the body, and commit what it writes
+            there together with the record: the effects of each message exactly once. For SQL stores.
         keep: how long it is known what became of a message.
 
     Raises:
@@ -95,6 +99,7 @@ def consumer(
         room=room,
         type=check_choice(type, QueueType, what="type"),
         declare=declare,
+        transaction=transaction,
     )
     if options.dead_letter in {queue, options.held}:
         raise InvalidOption(f"dead_letter={dead_letter!r} is a queue of the consumer's own: name another one")
@@ -114,7 +119,7 @@ class Consumer(Generic[P, R]):
         """Check ``key`` and ``function``; open nothing."""
         functools.update_wrapper(self, function)
         self._scheduler, self._options, self._function = scheduler, options, function
-        self._handler = Handler(function)
+        self._handler = Handler(function, transaction=options.transaction)
         self._key_of = MessageKey(key, getattr(function, "__name__", "function"), options.queue)
         self._stopping = threading.Event()
 
@@ -140,6 +145,7 @@ class Consumer(Generic[P, R]):
         Raises:
             ConfigurationError: the URL is none, or the broker refused the login or one of the queues.
             StoreError: the store refused, and will again.
+            UnsupportedTransaction: ``transaction=True``, and the store has none.
         """
         parameters = read_url(url)
         try:
@@ -175,7 +181,10 @@ class Consumer(Generic[P, R]):
         said = False
         while not self._stopping.is_set():
             try:
-                self._scheduler._opened.shared().now()
+                store = self._scheduler._opened.shared()
+                if self._options.transaction and not store.capabilities.transactional_finish:
+                    raise no_transactions(store.capabilities.name)
+                store.now()
                 return self._scheduler._opened.outside()
             except StoreError as error:
                 if not error.retryable:

@@ -34,7 +34,7 @@ from cronsensus.errors import InvalidOption, InvalidPayload, LeaseLost, StoreErr
 from cronsensus.integrations.rabbitmq.messages import Handler, Message, MessageKey
 from cronsensus.integrations.rabbitmq.options import Options
 from cronsensus.integrations.rabbitmq.publishing import DeadLetter, Publisher
-from cronsensus.integrations.results import end_of_success, error_text
+from cronsensus.integrations.results import error_text
 from cronsensus.membership.timer import Timer
 from cronsensus.model.acquiring import AskNamed
 from cronsensus.model.ends import Again, Final, Then
@@ -276,8 +276,11 @@ class Deliveries:
             return Final(State.FAILED, "poison", error=error_text(error))
         enter_run(won.run)
         try:
-            return end_of_success(self._handler.call_function(body, message))
+            return self._handler.call_function(body, message, won.run)
         except BaseException as error:  # noqa: BLE001 - also SystemExit: it is recorded, and the thread goes on
+            if won.run.was_cut_off(error):  # the store failed, or gave way to another transaction: nothing is done
+                _log.warning("the store failed under %s, which is run again: %r", won, error)
+                return Again(self._options.backoff_after(1), failed=False, error=error_text(error))
             failures = won.claim.failures + 1
             if failures >= self._options.attempts:
                 return Final(State.FAILED, error=error_text(error))

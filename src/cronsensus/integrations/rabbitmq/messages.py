@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 from collections.abc import Callable, Mapping
@@ -9,9 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from cronsensus.errors import InvalidOption, InvalidPayload, StoreCorrupt, UnsupportedFunction
+from cronsensus.integrations.results import end_of_success
+from cronsensus.model.ends import Final
 from cronsensus.once.keys import KeyOf
 from cronsensus.payload.codec import loads
 from cronsensus.payload.typed import Types, signature_of
+from cronsensus.run import Run
 
 DEFAULT_KEY = "{properties.message_id}"
 BODY = "body"
@@ -123,13 +127,17 @@ class MessageKey:
 class Handler:
     """Calls the function with what its annotation makes of a message's body."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], *, transaction: bool = False) -> None:
         """Read the signature.
+
+        Args:
+            function: takes the body, and perhaps the message.
+            transaction: before them it takes a connection, and what it writes there commits with the record.
 
         Raises:
             UnsupportedFunction: it is async, or takes neither the body nor the body and the message.
         """
-        self._function = function
+        self._function, self._transaction = function, transaction
         name = getattr(function, "__name__", repr(function))
         if inspect.iscoroutinefunction(function):
             raise UnsupportedFunction(
@@ -140,11 +148,15 @@ class Handler:
             if one.kind in {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
         ]  # fmt: skip
         needed = sum(one.default is inspect.Parameter.empty for one in positional)
-        if not positional or needed > 2:
-            raise UnsupportedFunction(f"{name} takes {needed} arguments: write {name}(body) or {name}(body, message)")
-        self._annotation = positional[0].annotation
-        self._takes_message = len(positional) > 1
-        self._types = Types(function, positional[1].name if self._takes_message else None)
+        first, before = ("connection, ", 1) if transaction else ("", 0)
+        if len(positional) <= before or needed > before + 2:
+            raise UnsupportedFunction(
+                f"{name} takes {needed} arguments: write {name}({first}body) or {name}({first}body, message)"
+            )
+        self._annotation = positional[before].annotation
+        self._takes_message = len(positional) > before + 1
+        typed = functools.partial(function, None) if transaction else function
+        self._types = Types(typed, positional[before + 1].name if self._takes_message else None)
 
     def read_body(self, body: bytes) -> Any:
         """Return a body as the annotation names it: bytes as they came, text, or what JSON says.
@@ -161,6 +173,14 @@ class Handler:
         [[value], _] = self._types.read_arguments((plain,), {})
         return value
 
-    def call_function(self, body: Any, message: Message) -> Any:
-        """Call the function."""
-        return self._function(body, message) if self._takes_message else self._function(body)
+    def call_function(self, body: Any, message: Message, run: Run) -> Final:
+        """Call the function; return how it ended. Its effects may be committed with that already."""
+        arguments = (body, message) if self._takes_message else (body,)
+        if not self._transaction:
+            return end_of_success(self._function(*arguments))
+        with run.transaction() as connection:
+            value = self._function(connection, *arguments)
+            end = end_of_success(value)
+            if end.reason is None:  # else it cannot be kept, and the effects stand without it
+                run.complete(value)
+        return end

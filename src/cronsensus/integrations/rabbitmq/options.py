@@ -27,6 +27,7 @@ class Options:
     room: int
     type: QueueType
     declare: bool
+    transaction: bool = False
 
     @property
     def held(self) -> str:
