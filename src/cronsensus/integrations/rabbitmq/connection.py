@@ -21,10 +21,11 @@ from pika.exceptions import (
 )
 
 from cronsensus.errors import ConfigurationError
-from cronsensus.integrations.rabbitmq.deliveries import Deliveries, Delivery
+from cronsensus.integrations.rabbitmq.deliveries import Delivery
 from cronsensus.integrations.rabbitmq.messages import Message
 from cronsensus.integrations.rabbitmq.options import Options
 from cronsensus.integrations.rabbitmq.queues import declare_queues
+from cronsensus.integrations.rabbitmq.receiver import Receiver
 from cronsensus.process.logger import Logger
 from cronsensus.security.masking import mask
 from cronsensus.timing.clock import SystemClock
@@ -83,7 +84,7 @@ class Connection:
             if one.channel is self._channel and one.channel.is_open:
                 one.channel.basic_ack(one.tag)
 
-    def consume(self, deliveries: Deliveries, stopping: threading.Event, at_intervals: Callable[[], object]) -> None:
+    def consume(self, deliveries: Receiver, stopping: threading.Event, at_intervals: Callable[[], object]) -> None:
         """Consume until ``stopping`` is set, then let what runs end.
 
         Raises:
@@ -118,11 +119,11 @@ class Connection:
             with suppress(AMQPError, OSError):
                 connection.close()
 
-    def _open(self, deliveries: Deliveries) -> None:
+    def _open(self, deliveries: Receiver) -> None:
         self._connection = pika.BlockingConnection(self._parameters)
         declare_queues(self._connection, self._options)
         self._channel = self._connection.channel()
-        self._channel.basic_qos(prefetch_count=self._options.threads + self._options.room)
+        self._channel.basic_qos(prefetch_count=self._options.prefetch)
 
         def receive(channel: Any, method: Any, properties: Any, body: bytes) -> None:
             message = Message(
@@ -133,13 +134,13 @@ class Connection:
         self._channel.basic_consume(self._options.queue, receive)
         _log.info("consuming %r at %s", self._options.queue, self._shown)
 
-    def _forget(self, deliveries: Deliveries) -> None:
+    def _forget(self, deliveries: Receiver) -> None:
         self.close()
         with self._lock:
             self._acks.clear()  # or nobody would ask for those that follow to be sent
         deliveries.forget_unbegun()
 
-    def _drain(self, deliveries: Deliveries) -> None:
+    def _drain(self, deliveries: Receiver) -> None:
         deliveries.stop()
         clock = SystemClock()
         until = clock.monotonic() + DRAIN

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cronsensus.declared.functions import inspect_function
 from cronsensus.errors import InvalidOption, InvalidPayload, StoreCorrupt, UnsupportedFunction
 from cronsensus.integrations.results import end_of_success
 from cronsensus.model.ends import Final
@@ -127,18 +128,22 @@ class MessageKey:
 class Handler:
     """Calls the function with what its annotation makes of a message's body."""
 
-    def __init__(self, function: Callable[..., Any], *, transaction: bool = False) -> None:
+    def __init__(self, function: Callable[..., Any], *, transaction: bool = False, stored: bool = False) -> None:
         """Read the signature.
 
         Args:
             function: takes the body, and perhaps the message.
             transaction: before them it takes a connection, and what it writes there commits with the record.
+            stored: nodes call it, as a job: with the body alone, and a ``Run`` if it asks for one.
 
         Raises:
             UnsupportedFunction: it is async, or takes neither the body nor the body and the message.
         """
         self._function, self._transaction = function, transaction
         name = getattr(function, "__name__", repr(function))
+        if stored:
+            self._read_stored(function, name)
+            return
         if inspect.iscoroutinefunction(function):
             raise UnsupportedFunction(
                 f"{name} is async: pika runs threads. With aio-pika, guard the work by scheduler.once: docs/once.md"
@@ -157,6 +162,22 @@ class Handler:
         self._takes_message = len(positional) > before + 1
         typed = functools.partial(function, None) if transaction else function
         self._types = Types(typed, positional[before + 1].name if self._takes_message else None)
+
+    def _read_stored(self, function: Callable[..., Any], name: str) -> None:
+        run = inspect_function(function, name=name, executor=None).registered.run_parameter
+        taken = [one for one in signature_of(function).parameters.values() if one.name != run]
+        if not taken or any(one.default is inspect.Parameter.empty for one in taken[1:]):
+            raise UnsupportedFunction(
+                f'{name} is to take the body alone, or the body and a Run: with ack="stored" no more is kept of a '
+                f"message. Its key is current_run().key; write {name}(body: dict)"
+            )
+        first = taken[0]
+        if first.annotation is inspect.Parameter.empty:
+            raise UnsupportedFunction(
+                f'{name}: with ack="stored" the annotation says how the body is kept; write bytes, str, dict, or a '
+                f"dataclass: {name}({first.name}: dict)"
+            )
+        self._annotation, self._types = first.annotation, Types(function, run)
 
     def read_body(self, body: bytes) -> Any:
         """Return a body as the annotation names it: bytes as they came, text, or what JSON says.
