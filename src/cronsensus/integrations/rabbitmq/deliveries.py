@@ -31,6 +31,7 @@ from functools import partial
 from typing import Any
 
 from cronsensus.errors import InvalidOption, InvalidPayload, LeaseLost, StoreError
+from cronsensus.integrations.rabbitmq.limits import DeliveryLimitWarning
 from cronsensus.integrations.rabbitmq.messages import Handler, Message, MessageKey
 from cronsensus.integrations.rabbitmq.options import Options
 from cronsensus.integrations.rabbitmq.publishing import DeadLetter, Publisher
@@ -103,6 +104,7 @@ class Deliveries:
         self._key_of, self._handler, self._acknowledge = key_of, handler, acknowledge
         self._clock = SystemClock()
         self._timer = Timer(self._clock)
+        self._limit = DeliveryLimitWarning(options.queue)
         self._threads = Background("cronsensus-rabbitmq", most=options.threads, log=_log)
         self._lock = threading.Lock()
         self._by_key: dict[str, Delivery] = {}
@@ -262,6 +264,7 @@ class Deliveries:
             self._outside.release(won)
             self._drop(delivery)
             return
+        self._limit.check_count(delivery.message, won.claim.attempt)
         then = self._call_function(delivery.message, won)
         with self._lock:
             if self._suspect is delivery:

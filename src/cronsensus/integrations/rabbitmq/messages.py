@@ -146,7 +146,7 @@ class Handler:
             return
         if inspect.iscoroutinefunction(function):
             raise UnsupportedFunction(
-                f"{name} is async: pika runs threads. With aio-pika, guard the work by scheduler.once: docs/once.md"
+                f"{name} is async: pika runs threads. For aio-pika and FastStream there is a recipe in docs/rabbitmq.md"
             )
         positional = [
             one for one in signature_of(function).parameters.values()
