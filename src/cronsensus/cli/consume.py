@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -64,6 +65,10 @@ def consume(names: tuple[str, ...], broker: str | None, **flags: Any) -> None:
         scheduler = next(iter(consumers.values())).scheduler
         known = scheduler.settings
         start_logging(known.log_format, known.log_level, node=scheduler.node_name)
+        if known.log_level.lower() != "debug":
+            logging.getLogger("pika").setLevel(
+                logging.CRITICAL
+            )  # what it says of connections is logged here, in a line
         if known.log_format == "text":
             for name, one in consumers.items():
                 store = one.scheduler.settings.shown("url")
