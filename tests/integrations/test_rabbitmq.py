@@ -18,10 +18,12 @@ import pika
 import pytest
 from sqlalchemy import Connection, create_engine, text
 
-from cronsensus import ConfigurationError, Scheduler
+from cronsensus import Alert, ConfigurationError, Scheduler
+from cronsensus.alerts.events import Event
 from cronsensus.errors import InvalidOption, StoreUnavailable, UnsupportedFunction, UnsupportedTransaction
 from cronsensus.integrations.rabbitmq import Consumer, Message, consumer
 from cronsensus.integrations.rabbitmq.messages import MessageKey
+from cronsensus.metrics import metrics_wsgi
 from cronsensus.model.acquiring import AskNamed
 from cronsensus.model.ends import Final
 from cronsensus.model.states import State
@@ -279,6 +281,29 @@ def test_what_fails_in_its_transaction_leaves_nothing_and_a_store_without_transa
     refused = consumer(Scheduler("memory://"), queue.name, transaction=True)(lambda connection, body: None)
     with pytest.raises(UnsupportedTransaction, match="use a store that has: sqlite://"):
         refused.run(queue.url)
+
+
+def test_an_idle_consumer_is_listed_and_a_node_alerts_and_measures_what_failed_for_good(
+    ledger: Ledger, queue: Queue
+) -> None:
+    @consumer(ledger.scheduler(), queue.name, attempts=1)
+    def charge(body: bytes) -> None:
+        raise ValueError("declined")
+
+    alerted: list[Event] = []
+    node = Scheduler(ledger.url, lease="5s", alerts=[Alert(alerted.extend, name="ops", on=["failed"])])
+    with running(charge, queue.url):
+        [idle] = wait_for(lambda: ledger.other._opened.shared().sessions(), "a session, although nothing has come")
+        assert (idle.pid, idle.is_node, idle.holds) == (os.getpid(), False, 0)
+        with node:
+            queue.send("m1")
+            wait_for(lambda: alerted, "an alert")
+            started: list[str] = []
+            body = metrics_wsgi(node)(
+                {"REQUEST_METHOD": "GET", "PATH_INFO": "/"}, lambda status, _: started.append(status)
+            )
+            assert f'last_failure_timestamp_seconds{{job_name="{ledger.job}"}}'.encode() in b"".join(body)
+    assert (alerted[0].job, alerted[0].reason) == (ledger.job, "ValueError: declined")
 
 
 def test_a_queue_of_another_type_and_a_refused_login_say_what_to_do(ledger: Ledger, queue: Queue) -> None:

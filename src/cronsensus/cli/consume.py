@@ -66,9 +66,8 @@ def consume(names: tuple[str, ...], broker: str | None, **flags: Any) -> None:
         known = scheduler.settings
         start_logging(known.log_format, known.log_level, node=scheduler.node_name)
         if known.log_level.lower() != "debug":
-            logging.getLogger("pika").setLevel(
-                logging.CRITICAL
-            )  # what it says of connections is logged here, in a line
+            # What it says of connections is logged here, in a line each.
+            logging.getLogger("pika").setLevel(logging.CRITICAL)
         if known.log_format == "text":
             for name, one in consumers.items():
                 store = one.scheduler.settings.shown("url")

@@ -242,7 +242,8 @@ class Consumer(Generic[P, R]):
             acknowledge=connection.acknowledge,
         )
         try:
-            connection.consume(deliveries, self._stopping, outside.prune_when_due)
+            with outside.keep_session():
+                connection.consume(deliveries, self._stopping, outside.prune_when_due)
         finally:
             deliveries.stop()
             connection.close()
