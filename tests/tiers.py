@@ -61,6 +61,7 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/test_recipes.py::*longer_than_the_visibility_timeout*", "a task of ten seconds"),
     ("tests/integrations/test_celery_struck.py*", "kills real workers of Celery, on Redis"),
     ("tests/integrations/test_rabbitmq_struck.py*", "kills real consumers, and restarts a broker of their own"),
+    ("tests/integrations/test_rabbitmq.py::*around_the_commit*", "three processes, of which two are killed"),
     ("tests/test_example_rabbitmq_consumers.py*", "three consumers for a quarter of a minute"),
     ("tests/integrations/test_rabbitmq_broker.py*", "a broker of its own, in alarm and out of patience"),
     ("tests/integrations/test_celery_databases.py*", "three beats on rows, some killed; 100,000 rows"),

@@ -36,7 +36,12 @@ def refund(body: str) -> str:
         (["shop:scheduler"], "'shop:scheduler' is of type Scheduler, not a consumer", "consume shop:charge or"),
         (["shop.py:charge"], "'shop.py:charge' is not MODULE:ATTR", "as Python imports it: shop:charge"),
         (["empty"], "there is no consumer in 'empty'", '@consumer(scheduler, "payments")'),
-        (["shop", "--url", "sqlite:///shop.db"], "'sqlite:///shop.db' is no broker: write amqp://", ""),
+        (
+            ["shop", "--url", "sqlite:///shop.db"],
+            "'sqlite:///shop.db' is no broker",
+            "--url STORE consume shop --url amqp",
+        ),
+        (["shop.charge"], "'shop.charge' is not MODULE:ATTR; did you mean 'shop:charge'?", "consume shop:charge"),
         (["shop:charge", "--url", ""], "no broker was named", "cronsensus consume shop:charge --url amqp://…"),
     ],
 )
@@ -49,6 +54,13 @@ def test_what_cannot_be_consumed_is_refused_with_what_to_type(
     assert answer.code == 2, answer
     assert error in answer.text
     assert following in answer.text
+
+
+def test_the_broker_where_the_store_belongs_is_refused(command: Callable[..., Any], write: Any) -> None:
+    write("shop.py", SHOP)
+    answer = command("--url", "amqp://shop:secret@rabbit", "consume", "shop:charge")
+    assert "'amqp://shop:***@rabbit' is no store next: cronsensus" in answer.text
+    assert "the store's goes before the command" in answer.text
 
 
 def test_all_consumers_of_a_module_run_until_a_signal_comes(rabbitmq_url: str, write: Any, empty_folder: Path) -> None:

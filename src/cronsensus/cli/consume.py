@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import click
 
 from cronsensus.cli.app import Application, apply_flags, import_module
 from cronsensus.cli.errors import CommandError
-from cronsensus.cli.group import Command
+from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.output import print_message
 from cronsensus.security.masking import mask
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     Consumers = dict[str, Consumer[..., Any]]
 
 BROKER = "CRONSENSUS_BROKER_URL"
+_BROKERS = ("amqp://", "amqps://")
 
 
 @click.command(cls=Command)
@@ -56,10 +58,8 @@ def consume(names: tuple[str, ...], broker: str | None, **flags: Any) -> None:
         consumers: Consumers = {}
         for name in names:
             consumers |= _find_consumers(name)
-        if not broker:
-            raise CommandError(
-                "no broker was named", then=f"cronsensus consume {' '.join(names)} --url amqp://…, or {BROKER}"
-            )
+        _require_broker(broker, " ".join(names))
+        assert broker is not None  # noqa: S101 - required
         for name, one in consumers.items():
             apply_flags(Application(one.scheduler, name), **{key: value for key, value in flags.items() if value})
         scheduler = next(iter(consumers.values())).scheduler
@@ -73,6 +73,17 @@ def consume(names: tuple[str, ...], broker: str | None, **flags: Any) -> None:
                 store = one.scheduler.settings.shown("url")
                 print_message(f"{name}: queue {one.queue!r} at {mask(broker)}, store {store}; Ctrl-C ends it")
         _run_all(consumers, broker, signals)
+
+
+def _require_broker(broker: str | None, names: str) -> None:
+    store = Invocation.current().url
+    if not broker and not (store or "").startswith(_BROKERS):
+        raise CommandError("no broker was named", then=f"cronsensus consume {names} --url amqp://…, or {BROKER}")
+    swapped = f"cronsensus --url STORE consume {names} --url amqp://…: the store's goes before the command"
+    if store is not None and store.startswith(_BROKERS):
+        raise CommandError(f"{mask(store)!r} is no store", then=swapped)
+    if broker and not broker.startswith(_BROKERS):
+        raise CommandError(f"{mask(broker)!r} is no broker", then=swapped)
 
 
 def _run_all(consumers: Consumers, broker: str, signals: Any) -> None:
@@ -110,7 +121,15 @@ def _find_consumers(name: str) -> Consumers:
     module_name, colon, attribute = name.partition(":")
     if module_name.endswith(".py") or not all(part.isidentifier() for part in module_name.split(".")):
         raise CommandError(f"{name!r} is not MODULE:ATTR", then="write the module as Python imports it: shop:charge")
-    module = import_module(module_name)
+    try:
+        module = import_module(module_name)
+    except CommandError as error:
+        before, _, last = module_name.rpartition(".")
+        if colon or not before or not hasattr(sys.modules.get(before), last):
+            raise
+        raise CommandError(
+            f"{name!r} is not MODULE:ATTR; did you mean '{before}:{last}'?", then=f"cronsensus consume {before}:{last}"
+        ) from error
     found = {
         f"{module_name}:{own}": one
         for own, one in vars(module).items()

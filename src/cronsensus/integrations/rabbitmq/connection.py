@@ -47,7 +47,7 @@ def read_url(url: str) -> pika.connection.Parameters:
         ConfigurationError: it is no URL of a broker.
     """
     if not url.startswith(("amqp://", "amqps://")):
-        raise ConfigurationError(f"{mask(url)!r} is no broker: write amqp://user:password@host/vhost, or amqps://…")
+        raise ConfigurationError(f"{mask(url)!r} is no broker: write amqp://host/vhost, or amqps://…")
     try:
         parameters = pika.URLParameters(url)
     except (ValueError, TypeError, AttributeError) as error:
