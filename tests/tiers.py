@@ -64,6 +64,9 @@ LONG: tuple[tuple[str, str], ...] = (
         "tests/integrations/test_rabbitmq_struck.py*",
         "kills real consumers, restarts a broker of their own, and holds a message for a minute",
     ),
+    ("tests/integrations/test_rabbitmq.py::*around_the_commit*", "three processes, of which two are killed"),
+    ("tests/test_example_rabbitmq_consumers.py*", "three consumers for a quarter of a minute"),
+    ("tests/integrations/test_rabbitmq_broker.py*", "a broker of its own, in alarm and out of patience"),
     ("tests/integrations/test_celery_databases.py*", "three beats on rows, some killed; 100,000 rows"),
     (
         "tests/integrations/test_apscheduler_struck.py::*replica*",

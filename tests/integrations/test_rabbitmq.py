@@ -4,11 +4,10 @@ test_rabbitmq_struck.py has several processes, which are killed.
 """
 
 import json
+import os
+import subprocess
+import sys
 import threading
-import time
-import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -16,142 +15,25 @@ from typing import Any
 
 import pika
 import pytest
+from sqlalchemy import Connection, create_engine, text
 
-from cronsensus import ConfigurationError, Scheduler
-from cronsensus.errors import InvalidOption, StoreUnavailable, UnsupportedFunction
+from cronsensus import Alert, ConfigurationError, Scheduler
+from cronsensus.alerts.events import Event
+from cronsensus.errors import InvalidOption, StoreUnavailable, UnsupportedFunction, UnsupportedTransaction
 from cronsensus.integrations.rabbitmq import Consumer, Message, consumer
 from cronsensus.integrations.rabbitmq.messages import MessageKey
+from cronsensus.metrics import metrics_wsgi
 from cronsensus.model.acquiring import AskNamed
 from cronsensus.model.ends import Final
-from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.outside import Won
-from tests.scratch import scratch_folder
-
-PATIENCE = 20.0
-
-
-@pytest.fixture
-def folder():
-    with scratch_folder() as empty:
-        yield empty
+from tests.integrations.rabbitmq_queue import PATIENCE, Ledger, Queue, running, wait_for
 
 
 @dataclass
 class Order:
     number: int
     shop: str = "north"
-
-
-def wait_for(condition: Callable[[], Any], what: str) -> Any:
-    until = time.monotonic() + PATIENCE
-    while time.monotonic() < until:
-        if found := condition():
-            return found
-        time.sleep(0.01)
-    raise AssertionError(f"{what} did not come")
-
-
-class Queue:
-    """A queue of one test on the broker of the run, with the two queues beside it."""
-
-    def __init__(self, url: str, kind: str = "quorum") -> None:
-        self.url, self.name, self.kind = url, f"test-{uuid.uuid4().hex[:8]}", kind
-        self.connection = pika.BlockingConnection(pika.URLParameters(url))
-        self.channel = self.connection.channel()
-        self.channel.confirm_delivery()
-        for name in (self.name, f"{self.name}.failed"):  # both, or a broker may be asked for one that is being made
-            self.channel.queue_declare(name, durable=True, arguments={"x-queue-type": kind})
-
-    def send(self, *ids: str | None, body: bytes = b'{"number": 7}', **properties: Any) -> None:
-        for id_ in ids:
-            shown = pika.BasicProperties(message_id=id_, delivery_mode=2, **properties)
-            self.channel.basic_publish("", self.name, body, shown, mandatory=True)
-
-    def dead_letters(self, count: int) -> list[Any]:
-        """Wait for so many, and take them out: their properties and bodies."""
-        found: list[Any] = []
-
-        def has_more() -> bool:
-            got, shown, body = self.channel.basic_get(f"{self.name}.failed", auto_ack=True)
-            if got is not None:
-                found.append((shown, body))
-            return len(found) >= count
-
-        wait_for(has_more, f"{count} dead letters")
-        return found
-
-    @property
-    def left(self) -> int:
-        """How many messages are there, of which none is with a consumer; ask when none runs."""
-        channel = self.connection.channel()
-        count = channel.queue_declare(self.name, passive=True).method.message_count
-        channel.close()
-        return int(count)
-
-    def close(self) -> None:
-        for queue in (self.name, f"{self.name}.failed", f"{self.name}.held"):
-            self.connection.channel().queue_delete(queue)
-        self.connection.close()
-
-
-@pytest.fixture
-def queue(rabbitmq_url: str) -> Iterator[Queue]:
-    queue = Queue(rabbitmq_url)
-    yield queue
-    queue.close()
-
-
-class Ledger:
-    """The store of a test, as another process sees it."""
-
-    def __init__(self, folder: Path, queue: Queue) -> None:
-        self.url, self.job = f"sqlite:///{folder}/messages.db", f"rabbitmq:{queue.name}"
-        self.other = Scheduler(self.url, lease="5s", node="other")
-
-    def scheduler(self) -> Scheduler:
-        return Scheduler(self.url, lease="5s")
-
-    def seen(self, key: str) -> Occurrence | None:
-        found = self.other._opened.shared().occurrences(OccurrenceFilter(job=self.job, key=key), limit=1)
-        return found[0] if found else None
-
-    def wait_for_end(self, *keys: str) -> list[Occurrence]:
-        def ended() -> list[Occurrence]:
-            found = [self.seen(key) for key in keys]
-            return [one for one in found if one is not None and one.state.final and len(found) == len(keys)]
-
-        wait_for(lambda: len(ended()) == len(keys), f"an end of {keys}")
-        return ended()
-
-
-@pytest.fixture
-def ledger(folder: Path, queue: Queue) -> Iterator[Ledger]:
-    ledger = Ledger(folder, queue)
-    yield ledger
-    ledger.other._opened.close()
-
-
-@contextmanager
-def running(made: Consumer[..., Any], url: str) -> Iterator[None]:
-    errors: list[Exception] = []
-
-    def run() -> None:
-        try:
-            made.run(url)
-        except Exception as error:  # noqa: BLE001 - raised where the test ends
-            errors.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        made.stop()
-        thread.join(PATIENCE)
-        made._scheduler._opened.close()
-    assert not thread.is_alive()
-    assert not errors, errors
 
 
 def test_a_message_that_comes_five_times_to_two_consumers_runs_once(ledger: Ledger, queue: Queue) -> None:
@@ -368,6 +250,84 @@ def test_messages_acknowledged_together_leave_out_one_before_them_that_is_not_do
     assert properties.message_id == "m5"
 
 
+def test_with_a_transaction_a_process_that_is_killed_around_the_commit_leaves_each_effect_once(
+    ledger: Ledger, queue: Queue, tmp_path: Path
+) -> None:
+    engine = create_engine(ledger.url)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE bookings (name TEXT, pid INTEGER)"))
+    environment = {
+        **os.environ, "CRONSENSUS_URL": ledger.url, "BROKER": queue.url, "QUEUE": queue.name, "OUT": str(tmp_path),
+    }  # fmt: skip
+    app = Path(__file__).parent / "rabbitmq_booking_app.py"
+    queue.send("before", "after", body=b"")
+    ends: list[int] = []
+    while len(ends) < 2:  # one is killed before a commit, and one after another message's commit
+        with subprocess.Popen([sys.executable, app], env=environment) as started:
+            ends.append(started.wait(PATIENCE))
+    queue.send("m1", "m2", body=b"")
+    with subprocess.Popen([sys.executable, app], env=environment) as started:
+        occurrences = ledger.wait_for_end("before", "after", "m1", "m2")
+        started.terminate()
+        ends.append(started.wait(PATIENCE))
+    assert ends == [-9, -9, 0]
+    assert {one.state for one in occurrences} == {State.SUCCEEDED}
+    with engine.connect() as connection:
+        booked = connection.execute(text("SELECT name FROM bookings ORDER BY name")).scalars().all()
+    engine.dispose()
+    assert booked == ["after", "before", "m1", "m2"]
+    assert queue.left == 0
+
+
+def test_what_fails_in_its_transaction_leaves_nothing_and_a_store_without_transactions_is_refused(
+    ledger: Ledger, queue: Queue
+) -> None:
+    @consumer(ledger.scheduler(), queue.name, attempts=2, backoff="50ms", transaction=True)
+    def book(connection: Connection, body: Order, message: Message) -> int:
+        connection.execute(text("CREATE TABLE IF NOT EXISTS bookings (name TEXT)"))
+        connection.execute(text("INSERT INTO bookings VALUES (:name)"), {"name": message.message_id})
+        if message.message_id == "bad":
+            raise ValueError("sold out")
+        return body.number
+
+    queue.send("bad", "good")
+    with running(book, queue.url):
+        [(letter, _)] = queue.dead_letters(1)
+        [good, bad] = ledger.wait_for_end("good", "bad")
+    assert letter.headers["x-cronsensus-error"] == "ValueError: sold out"
+    assert (good.state, good.result, bad.state, bad.attempt) == (State.SUCCEEDED, "7", State.FAILED, 2)
+    engine = create_engine(ledger.url)
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT name FROM bookings")).scalars().all() == ["good"]
+    engine.dispose()
+    refused = consumer(Scheduler("memory://"), queue.name, transaction=True)(lambda connection, body: None)
+    with pytest.raises(UnsupportedTransaction, match="use a store that has: sqlite://"):
+        refused.run(queue.url)
+
+
+def test_an_idle_consumer_is_listed_and_a_node_alerts_and_measures_what_failed_for_good(
+    ledger: Ledger, queue: Queue
+) -> None:
+    @consumer(ledger.scheduler(), queue.name, attempts=1)
+    def charge(body: bytes) -> None:
+        raise ValueError("declined")
+
+    alerted: list[Event] = []
+    node = Scheduler(ledger.url, lease="5s", alerts=[Alert(alerted.extend, name="ops", on=["failed"])])
+    with running(charge, queue.url):
+        [idle] = wait_for(lambda: ledger.other._opened.shared().sessions(), "a session, although nothing has come")
+        assert (idle.pid, idle.is_node, idle.holds) == (os.getpid(), False, 0)
+        with node:
+            queue.send("m1")
+            wait_for(lambda: alerted, "an alert")
+            started: list[str] = []
+            body = metrics_wsgi(node)(
+                {"REQUEST_METHOD": "GET", "PATH_INFO": "/"}, lambda status, _: started.append(status)
+            )
+            assert f'last_failure_timestamp_seconds{{job_name="{ledger.job}"}}'.encode() in b"".join(body)
+    assert (alerted[0].job, alerted[0].reason) == (ledger.job, "ValueError: declined")
+
+
 def test_a_queue_of_another_type_and_a_refused_login_say_what_to_do(ledger: Ledger, queue: Queue) -> None:
     @consumer(ledger.scheduler(), queue.name, type="classic")
     def charge(body: bytes) -> None: ...
@@ -407,6 +367,8 @@ def test_what_cannot_be_declared_says_what_to_write() -> None:
         consumer(scheduler, "payments")(later)
     with pytest.raises(UnsupportedFunction, match=r"write <lambda>\(body\)"):
         consumer(scheduler, "payments")(lambda: None)
+    with pytest.raises(UnsupportedFunction, match=r"write <lambda>\(connection, body\)"):
+        consumer(scheduler, "payments", transaction=True)(lambda body: None)
     for options in (
         {"dead_letter": None}, {"dead_letter": "payments"}, {"attempts": 0}, {"key": "{order}"}, {"key": "orders"},
         {"type": "stream"}, {"keep": "0s"}, {"threads": 0},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.servers.programs import ServiceMissing, program
@@ -22,7 +23,16 @@ class RabbitmqServer(Server):
     kind = "rabbitmq"
     users = ("rabbitmq",)
 
-    def __init__(self, *, durable: bool = True, lives_with: int | None = None, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        durable: bool = True,
+        lives_with: int | None = None,
+        folder: Path | None = None,
+        settings: Sequence[str] = (),
+        advanced: str = "[].",
+    ) -> None:
+        """Make one with further lines of ``rabbitmq.conf``, and what ``advanced.config`` is to say."""
         program("rabbitmq-server", "rabbitmq-server")
         scripts = sorted(Path("/").glob(LIBRARIES))
         if not scripts:
@@ -30,6 +40,7 @@ class RabbitmqServer(Server):
                 f"service missing: there is no /{LIBRARIES} on this machine; scripts/servers installs it"
             )
         self.program = str(scripts[-1])
+        self.settings, self.advanced = settings, advanced
         super().__init__(durable=durable, lives_with=lives_with, folder=folder)
         self.distribution, self.mapper = free_port(), free_port()
 
@@ -42,10 +53,12 @@ class RabbitmqServer(Server):
         settings = [
             "vm_memory_high_watermark.absolute = 1GB",
             "disk_free_limit.absolute = 50MB",
+            *self.settings,
         ]
         (self.folder / "rabbitmq.conf").write_text("\n".join(settings) + "\n")
         (self.folder / "enabled_plugins").write_text("[].\n")
-        for file in ("rabbitmq.conf", "enabled_plugins"):
+        (self.folder / "advanced.config").write_text(f"{self.advanced}\n")
+        for file in ("rabbitmq.conf", "enabled_plugins", "advanced.config"):
             (self.folder / file).chmod(0o644)
 
     def command(self) -> list[str]:
@@ -65,10 +78,15 @@ class RabbitmqServer(Server):
             "RABBITMQ_LOG_BASE": str(self.folder / "log"),
             "RABBITMQ_LOGS": str(self.folder / "log/rabbit.log"),
             "RABBITMQ_CONFIG_FILE": str(self.folder / "rabbitmq.conf"),
+            "RABBITMQ_ADVANCED_CONFIG_FILE": str(self.folder / "advanced.config"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.folder / "enabled_plugins"),
             "RABBITMQ_CONF_ENV_FILE": os.devnull,
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"{inner} +S 1:1 +sbwt none",
         }
+
+    def control(self, *arguments: str) -> None:
+        """Have ``rabbitmqctl`` do something; takes a second or two."""
+        self.run([str(Path(self.program).with_name("rabbitmqctl")), *arguments])
 
     def answering(self) -> Path | None:
         """Whoever greets at this port: another one got it first only if the node did not start, which ends it."""

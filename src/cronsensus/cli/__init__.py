@@ -21,6 +21,7 @@ COMMANDS = {
     },
     "Run": {
         "run": "Run a node: as many as you like, on as many machines as you like.",
+        "consume": "Consume a queue of RabbitMQ: each message once, over all consumers.",
         "lint": "Look over an application's jobs for what is legal but rarely meant.",
         "migrate": "Print another scheduler's jobs as code of cronsensus.",
     },

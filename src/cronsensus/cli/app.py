@@ -74,7 +74,7 @@ def load_application(name: str | None = None, **flags: Any) -> Application:
             why=f"none of {', '.join(CANDIDATES)} in {Path.cwd()} holds a Scheduler",
             then=_how_to_say(),
         )
-    return _configured(found, **{key: value for key, value in flags.items() if value is not None})
+    return apply_flags(found, **{key: value for key, value in flags.items() if value is not None})
 
 
 def _found(name: str | None = None) -> Application | None:
@@ -82,7 +82,7 @@ def _found(name: str | None = None) -> Application | None:
     return load_scheduler(name) if name else _discover()
 
 
-def _configured(found: Application, **flags: Any) -> Application:
+def apply_flags(found: Application, **flags: Any) -> Application:
     """Let flags override what the application's code says, and tell what it overrides itself.
 
     Someone who sets ``CRONSENSUS_URL`` expects it to count, and would look for their runs in another store.
@@ -112,7 +112,7 @@ def read_settled() -> Settings | None:
 def known_settings() -> tuple[Settings, str | None]:
     """Return the settings that a node would have here, and the application whose arguments are among them."""
     found = _found()
-    return (read_settings(), None) if found is None else (_configured(found).scheduler.settings, found.name)
+    return (read_settings(), None) if found is None else (apply_flags(found).scheduler.settings, found.name)
 
 
 @contextlib.contextmanager
@@ -192,7 +192,7 @@ def _store() -> tuple[Store, bool]:
     if Invocation.current().url is None:
         found = _found()
         if found is not None:
-            return _configured(found).scheduler.store, False
+            return apply_flags(found).scheduler.store, False
         if known.source("url") == "default":
             if not Path(DEFAULT_FILE).exists():
                 raise CommandError(

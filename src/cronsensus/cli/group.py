@@ -71,7 +71,7 @@ class Invocation:
 
 
 _COMMAND = re.compile(
-    r"\bcronsensus (run|next|jobs|runs|nodes|locks|ledger|why|audit|db|doctor|health|config|lint|dashboard)\b"
+    r"\bcronsensus (run|consume|next|jobs|runs|nodes|locks|ledger|why|audit|db|doctor|health|config|lint|dashboard)\b"
 )
 
 
@@ -96,7 +96,8 @@ GLOBALS = (
 )
 
 OTHER_WORDS = {
-    "backfill": "jobs backfill", "beat": "run", "cancel": "runs cancel", "check": "db check", "drain": "nodes drain",
+    "backfill": "jobs backfill", "beat": "run", "cancel": "runs cancel", "check": "db check", "consumer": "consume",
+    "drain": "nodes drain",
     "enqueue": "jobs enqueue", "explain": "next", "forget": "once forget", "init": "db upgrade", "list": "jobs list",
     "logs": "runs logs", "pause": "jobs pause",
     "prune": "db prune", "resume": "jobs resume", "retry": "runs retry", "schedule": "jobs list", "serve": "run",

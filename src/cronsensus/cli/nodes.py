@@ -73,20 +73,15 @@ def _print_nodes(output: Output, found: list[SessionView], lives: Mapping[str, L
         prose=("node", "state"),
         spare=("session", "version", "release", "pid", "most"),
     )
-    nodes_proper = [one for one in found if not _is_for_locks(one)]
+    nodes_proper = [one for one in found if one.is_node]
     if len(nodes_proper) == 1 and nodes_proper[0].ended_at is None:
         print_message("one node only: start another copy, and it takes over when this one dies")
-
-
-def _is_for_locks(one: SessionView) -> bool:
-    """Whether it is a process that holds locks, and runs no jobs by this session."""
-    return one.concurrency == 0
 
 
 def _state(one: SessionView, life: Life | None, now: datetime) -> Cell:
     if life is not None:
         style = style_state(one.state if life.is_alive else life.state).style
-        return Cell(f"{life.sentence}, locks only" if _is_for_locks(one) else str(life.sentence), style)
+        return Cell(f"{life.sentence}, no node" if not one.is_node else str(life.sentence), style)
     # A session that was closed says so in more words than that.
     why = f": {one.ended_why}" if one.ended_why and one.state != "closed" else ""
     ended = "" if one.ended_at is None else f" {relative_time(one.ended_at, now)}"

@@ -197,6 +197,23 @@ class OutsideClaims:
         finally:
             self._host.unpin_session()
 
+    @contextmanager
+    def keep_session(self) -> Iterator[None]:
+        """Keep the session open, also while nothing is held: people see then that this process is there.
+
+        One that the store has given up is opened again by the next ask. Where it cannot be opened now, that is so, too.
+        """
+        try:
+            self._host.pin_session()
+        except StoreError as error:
+            _log.debug("the session could not be opened yet: %s", error)
+            yield
+            return
+        try:
+            yield
+        finally:
+            self._host.unpin_session()
+
     def take_pending(self, functions: Collection[str], limit: int) -> list[Owned]:
         """Claim what waits of these functions, as a node does: what was cut off, for this process to run.
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -159,6 +159,10 @@ class Outside:
         """Delete what is kept no longer, on a thread of this, if it is time. ``on_leftover`` does it, too."""
         if self._pruning.is_due():
             self._background.submit(self._prune)
+
+    def keep_session(self) -> AbstractContextManager[None]:
+        """Keep this process's session open, so that it is listed while it has nothing to do."""
+        return self._claims.keep_session()
 
     def now(self) -> datetime:
         """Return the store's time."""

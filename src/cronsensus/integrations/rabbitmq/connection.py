@@ -21,10 +21,11 @@ from pika.exceptions import (
 )
 
 from cronsensus.errors import ConfigurationError
-from cronsensus.integrations.rabbitmq.deliveries import Deliveries, Delivery
+from cronsensus.integrations.rabbitmq.deliveries import Delivery
 from cronsensus.integrations.rabbitmq.messages import Message
 from cronsensus.integrations.rabbitmq.options import Options
 from cronsensus.integrations.rabbitmq.queues import declare_queues
+from cronsensus.integrations.rabbitmq.receiver import Receiver
 from cronsensus.process.logger import Logger
 from cronsensus.security.masking import mask
 from cronsensus.timing.clock import SystemClock
@@ -46,7 +47,7 @@ def read_url(url: str) -> pika.connection.Parameters:
         ConfigurationError: it is no URL of a broker.
     """
     if not url.startswith(("amqp://", "amqps://")):
-        raise ConfigurationError(f"{mask(url)!r} is no broker: write amqp://user:password@host/vhost, or amqps://…")
+        raise ConfigurationError(f"{mask(url)!r} is no broker: write amqp://host/vhost, or amqps://…")
     try:
         parameters = pika.URLParameters(url)
     except (ValueError, TypeError, AttributeError) as error:
@@ -94,7 +95,7 @@ class Connection:
         for tag in sorted(tags - together):
             channel.basic_ack(tag)
 
-    def consume(self, deliveries: Deliveries, stopping: threading.Event, at_intervals: Callable[[], object]) -> None:
+    def consume(self, deliveries: Receiver, stopping: threading.Event, at_intervals: Callable[[], object]) -> None:
         """Consume until ``stopping`` is set, then let what runs end.
 
         Raises:
@@ -129,7 +130,7 @@ class Connection:
             with suppress(AMQPError, OSError):
                 connection.close()
 
-    def _open(self, deliveries: Deliveries) -> None:
+    def _open(self, deliveries: Receiver) -> None:
         self._connection = pika.BlockingConnection(self._parameters)
         declare_queues(self._connection, self._options)
         self._channel = self._connection.channel()
@@ -146,13 +147,13 @@ class Connection:
         self._channel.basic_consume(self._options.queue, receive)
         _log.info("consuming %r at %s", self._options.queue, self._shown)
 
-    def _forget(self, deliveries: Deliveries) -> None:
+    def _forget(self, deliveries: Receiver) -> None:
         self.close()
         with self._lock:
             self._acks.clear()  # or nobody would ask for those that follow to be sent
         deliveries.forget_unbegun()
 
-    def _drain(self, deliveries: Deliveries) -> None:
+    def _drain(self, deliveries: Receiver) -> None:
         deliveries.stop()
         clock = SystemClock()
         until = clock.monotonic() + DRAIN

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -14,12 +15,16 @@ from cronsensus.errors import InvalidOption, StoreError
 from cronsensus.integrations.rabbitmq.connection import Connection, read_url
 from cronsensus.integrations.rabbitmq.deliveries import Deliveries
 from cronsensus.integrations.rabbitmq.messages import DEFAULT_KEY, Handler, Message, MessageKey
-from cronsensus.integrations.rabbitmq.options import Options, QueueType
+from cronsensus.integrations.rabbitmq.options import LONGEST_BACKOFF, Acknowledge, Options, QueueType
 from cronsensus.integrations.rabbitmq.publishing import Publisher
+from cronsensus.integrations.rabbitmq.receiver import Receiver
+from cronsensus.integrations.rabbitmq.storing import PREFETCH, Storing
+from cronsensus.jobs.job import Job
 from cronsensus.model.job import RABBITMQ, JobSpec, Policies, check_choice, name_kept_job
 from cronsensus.outside import Outside
 from cronsensus.process.logger import Logger
 from cronsensus.scheduler import Scheduler
+from cronsensus.stores.transacting import no_transactions
 from cronsensus.timing.durations import Duration, parse_duration
 
 _log = Logger("cronsensus.rabbitmq")
@@ -29,6 +34,7 @@ R = TypeVar("R")
 
 CRASHES = 5
 """Processes that a message may end before it is put aside: those that run beside one that kills count, too."""
+ATTEMPTS, BACKOFF, KEEP = 5, "1s", "7d"
 STORE_PAUSE = 1.0
 _LONGEST_QUEUE = 200
 
@@ -38,14 +44,16 @@ def consumer(
     queue: str,
     *,
     key: str | Callable[[Message], str] = DEFAULT_KEY,
-    attempts: int = 5,
-    backoff: Duration = "1s",
+    attempts: int = ATTEMPTS,
+    backoff: Duration = BACKOFF,
     dead_letter: str = "{queue}.failed",
-    threads: int = 8,
+    threads: int | None = None,
     room: int | None = None,
     type: QueueType = "quorum",  # noqa: A002 - as RabbitMQ calls it
     declare: bool = True,
-    keep: Duration = "7d",
+    ack: Acknowledge = "done",
+    transaction: bool = False,
+    keep: Duration = KEEP,
 ) -> Callable[[Callable[P, R]], Consumer[P, R]]:
     """Make a function the consumer of a queue: each message runs once, over all processes that consume.
 
@@ -62,16 +70,25 @@ def consumer(
         attempts: failures after which a message is put aside, over all processes.
         backoff: wait before the second attempt; doubles with each, up to one minute.
         dead_letter: the queue for what fails for good.
-        threads: how many messages run at a time in one process.
+        threads: how many messages run at a time in one process; 8 by default.
         room: how many are held in one process while they run elsewhere or wait for another attempt; as ``threads``.
         type: of the queues that are declared: ``"quorum"`` or ``"classic"``.
         declare: declare the queue; ``False``: take it as it is. The other two are always declared.
+        ack: ``"done"``: acknowledge a message when its run has ended. ``"stored"``: enqueue it as a job under its key
+            and acknowledge it at once; the scheduler's nodes run it. The function takes the body alone, or is a job.
+        transaction: hand the function a connection of the store's database, before the body, and commit what it writes
+            there together with the record: the effects of each message exactly once. For SQL stores.
         keep: how long it is known what became of a message.
 
     Raises:
         InvalidOption: an impossible option.
         UnsupportedFunction: the function is async, or does not take a body.
     """
+    check_choice(ack, Acknowledge, what="ack")
+    if ack == "stored":
+        refuse_with_stored(threads=threads, room=room, transaction=transaction)
+        threads, room = 1, PREFETCH - 1
+    threads = 8 if threads is None else threads
     room = threads if room is None else room
     if not 0 < len(queue) <= _LONGEST_QUEUE:
         raise InvalidOption(f"queue {queue!r}: use 1 to {_LONGEST_QUEUE} characters")
@@ -95,32 +112,105 @@ def consumer(
         room=room,
         type=check_choice(type, QueueType, what="type"),
         declare=declare,
+        transaction=transaction,
     )
     if options.dead_letter in {queue, options.held}:
         raise InvalidOption(f"dead_letter={dead_letter!r} is a queue of the consumer's own: name another one")
 
     def decorate(function: Callable[P, R]) -> Consumer[P, R]:
-        return Consumer(scheduler, options, key, function)
+        job = None
+        if ack == "stored":
+            given = {"attempts": attempts != ATTEMPTS, "backoff": backoff != BACKOFF, "keep": keep != KEEP}
+            job = make_job(scheduler, function, options, [name for name, is_given in given.items() if is_given])
+        return Consumer(scheduler, options, key, function, job)
 
     return decorate
+
+
+def refuse_with_stored(*, threads: int | None, room: int | None, transaction: bool) -> None:
+    """Refuse what says how messages run here, where nodes run them.
+
+    Raises:
+        InvalidOption: there is such an option.
+    """
+    if threads is not None or room is not None:
+        raise InvalidOption(
+            'threads and room say how messages run here, and with ack="stored" nodes run them: leave both out; '
+            'CRONSENSUS_CONCURRENCY, or @scheduler.job(concurrency=…) below @consumer(…, ack="stored")'
+        )
+    if transaction:
+        raise InvalidOption(
+            'transaction=True commits with the record of a run here, and with ack="stored" nodes run it: leave it '
+            "out, and write `with current_run().transaction() as connection:` in the function"
+        )
+
+
+def make_job(
+    scheduler: Scheduler, function: Callable[..., Any], options: Options, given: Sequence[str]
+) -> Job[..., Any]:
+    """Return the job that runs stored messages: the function as it is, if it is one already.
+
+    Raises:
+        InvalidOption: it is one, and has its own options; ``given``: those that were given here all the same.
+        DuplicateJob, UnsupportedFunction: as ``Scheduler.job``.
+    """
+    if isinstance(function, Job):
+        if given:
+            raise InvalidOption(
+                f"{', '.join(given)}: {function.name!r} is a job with options of its own; write them there: "
+                "@scheduler.job(retries=…, retry_delay=…, keep=…)"
+            )
+        return function
+    policies = options.spec.policies
+    declared: Job[..., Any] = scheduler.job(
+        overlap="allow",
+        max_crashes=policies.max_crashes,
+        keep=policies.keep,
+        retries=options.attempts - 1,
+        retry_delay=options.backoff,
+        retry_max_delay=max(options.backoff, LONGEST_BACKOFF),
+    )(function)
+    return declared
 
 
 class Consumer(Generic[P, R]):
     """A function that consumes a queue. Called, it is the function itself, unguarded."""
 
     def __init__(
-        self, scheduler: Scheduler, options: Options, key: str | Callable[[Message], str], function: Callable[P, R]
+        self,
+        scheduler: Scheduler,
+        options: Options,
+        key: str | Callable[[Message], str],
+        function: Callable[P, R],
+        job: Job[..., Any] | None = None,
     ) -> None:
         """Check ``key`` and ``function``; open nothing."""
         functools.update_wrapper(self, function)
         self._scheduler, self._options, self._function = scheduler, options, function
-        self._handler = Handler(function)
+        self._job = job
+        plain = function if job is None else job.function
+        self._handler = Handler(plain, transaction=options.transaction, stored=job is not None)
         self._key_of = MessageKey(key, getattr(function, "__name__", "function"), options.queue)
         self._stopping = threading.Event()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function."""
         return self._function(*args, **kwargs)
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """Names the store."""
+        return self._scheduler
+
+    @property
+    def queue(self) -> str:
+        """The name of the queue."""
+        return self._options.queue
+
+    @property
+    def job(self) -> Job[..., Any] | None:
+        """The job that runs what is stored; ``None`` where messages run here."""
+        return self._job
 
     def run(self, url: str) -> None:
         """Consume until SIGTERM, SIGINT or ``stop``; then finish what runs, for 10 seconds at most.
@@ -130,6 +220,7 @@ class Consumer(Generic[P, R]):
         Raises:
             ConfigurationError: the URL is none, or the broker refused the login or one of the queues.
             StoreError: the store refused, and will again.
+            UnsupportedTransaction: ``transaction=True``, and the store has none.
         """
         parameters = read_url(url)
         try:
@@ -142,8 +233,8 @@ class Consumer(Generic[P, R]):
 
     def _consume(self, outside: Outside, connection: Connection, parameters: Any) -> None:
         publisher = Publisher(parameters, self._options)
-        deliveries = Deliveries(
-            outside,
+        make = partial(Deliveries, outside) if self._job is None else partial(Storing, self._job)
+        deliveries: Receiver = make(
             self._options,
             key_of=self._key_of,
             handler=self._handler,
@@ -151,7 +242,8 @@ class Consumer(Generic[P, R]):
             acknowledge=connection.acknowledge,
         )
         try:
-            connection.consume(deliveries, self._stopping, outside.prune_when_due)
+            with outside.keep_session():
+                connection.consume(deliveries, self._stopping, outside.prune_when_due)
         finally:
             deliveries.stop()
             connection.close()
@@ -165,7 +257,10 @@ class Consumer(Generic[P, R]):
         said = False
         while not self._stopping.is_set():
             try:
-                self._scheduler._opened.shared().now()
+                store = self._scheduler._opened.shared()
+                if self._options.transaction and not store.capabilities.transactional_finish:
+                    raise no_transactions(store.capabilities.name)
+                store.now()
                 return self._scheduler._opened.outside()
             except StoreError as error:
                 if not error.retryable:

@@ -31,10 +31,11 @@ from functools import partial
 from typing import Any
 
 from cronsensus.errors import InvalidOption, InvalidPayload, LeaseLost, StoreError
+from cronsensus.integrations.rabbitmq.limits import DeliveryLimitWarning
 from cronsensus.integrations.rabbitmq.messages import Handler, Message, MessageKey
 from cronsensus.integrations.rabbitmq.options import Options
 from cronsensus.integrations.rabbitmq.publishing import DeadLetter, Publisher
-from cronsensus.integrations.results import end_of_success, error_text
+from cronsensus.integrations.results import error_text
 from cronsensus.membership.timer import Timer
 from cronsensus.model.acquiring import AskNamed
 from cronsensus.model.ends import Again, Final, Then
@@ -105,6 +106,7 @@ class Deliveries:
         self._key_of, self._handler, self._acknowledge = key_of, handler, acknowledge
         self._clock = SystemClock()
         self._timer = Timer(self._clock)
+        self._limit = DeliveryLimitWarning(options.queue)
         self._threads = Background("cronsensus-rabbitmq", most=options.threads, log=_log)
         self._lock = threading.Lock()
         self._by_key: dict[str, Delivery] = {}
@@ -286,6 +288,7 @@ class Deliveries:
             if not self._ready:  # all were given back
                 return
             delivery, won = self._ready.popleft()
+        self._limit.check_count(delivery.message, won.claim.attempt)
         then = self._call_function(delivery.message, won)
         with self._lock:
             if self._suspect is delivery:
@@ -300,8 +303,11 @@ class Deliveries:
             return Final(State.FAILED, "poison", error=error_text(error))
         enter_run(won.run)
         try:
-            return end_of_success(self._handler.call_function(body, message))
+            return self._handler.call_function(body, message, won.run)
         except BaseException as error:  # noqa: BLE001 - also SystemExit: it is recorded, and the thread goes on
+            if won.run.was_cut_off(error):  # the store failed, or gave way to another transaction: nothing is done
+                _log.warning("the store failed under %s, which is run again: %r", won, error)
+                return Again(self._options.backoff_after(1), failed=False, error=error_text(error))
             failures = won.claim.failures + 1
             if failures >= self._options.attempts:
                 return Final(State.FAILED, error=error_text(error))

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cronsensus.declared.functions import inspect_function
 from cronsensus.errors import InvalidOption, InvalidPayload, StoreCorrupt, UnsupportedFunction
+from cronsensus.integrations.results import end_of_success
+from cronsensus.model.ends import Final
 from cronsensus.once.keys import KeyOf
 from cronsensus.payload.codec import loads
 from cronsensus.payload.typed import Types, signature_of
+from cronsensus.run import Run
 
 DEFAULT_KEY = "{properties.message_id}"
 BODY = "body"
@@ -124,28 +129,56 @@ class MessageKey:
 class Handler:
     """Calls the function with what its annotation makes of a message's body."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], *, transaction: bool = False, stored: bool = False) -> None:
         """Read the signature.
+
+        Args:
+            function: takes the body, and perhaps the message.
+            transaction: before them it takes a connection, and what it writes there commits with the record.
+            stored: nodes call it, as a job: with the body alone, and a ``Run`` if it asks for one.
 
         Raises:
             UnsupportedFunction: it is async, or takes neither the body nor the body and the message.
         """
-        self._function = function
+        self._function, self._transaction = function, transaction
         name = getattr(function, "__name__", repr(function))
+        if stored:
+            self._read_stored(function, name)
+            return
         if inspect.iscoroutinefunction(function):
             raise UnsupportedFunction(
-                f"{name} is async: pika runs threads. With aio-pika, guard the work by scheduler.once: docs/once.md"
+                f"{name} is async: pika runs threads. For aio-pika and FastStream there is a recipe in docs/rabbitmq.md"
             )
         positional = [
             one for one in signature_of(function).parameters.values()
             if one.kind in {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
         ]  # fmt: skip
         needed = sum(one.default is inspect.Parameter.empty for one in positional)
-        if not positional or needed > 2:
-            raise UnsupportedFunction(f"{name} takes {needed} arguments: write {name}(body) or {name}(body, message)")
-        self._annotation = positional[0].annotation
-        self._takes_message = len(positional) > 1
-        self._types = Types(function, positional[1].name if self._takes_message else None)
+        first, before = ("connection, ", 1) if transaction else ("", 0)
+        if len(positional) <= before or needed > before + 2:
+            raise UnsupportedFunction(
+                f"{name} takes {needed} arguments: write {name}({first}body) or {name}({first}body, message)"
+            )
+        self._annotation = positional[before].annotation
+        self._takes_message = len(positional) > before + 1
+        typed = functools.partial(function, None) if transaction else function
+        self._types = Types(typed, positional[before + 1].name if self._takes_message else None)
+
+    def _read_stored(self, function: Callable[..., Any], name: str) -> None:
+        run = inspect_function(function, name=name, executor=None).registered.run_parameter
+        taken = [one for one in signature_of(function).parameters.values() if one.name != run]
+        if not taken or any(one.default is inspect.Parameter.empty for one in taken[1:]):
+            raise UnsupportedFunction(
+                f'{name} is to take the body alone, or the body and a Run: with ack="stored" no more is kept of a '
+                f"message. Its key is current_run().key; write {name}(body: dict)"
+            )
+        first = taken[0]
+        if first.annotation is inspect.Parameter.empty:
+            raise UnsupportedFunction(
+                f'{name}: with ack="stored" the annotation says how the body is kept; write bytes, str, dict, or a '
+                f"dataclass: {name}({first.name}: dict)"
+            )
+        self._annotation, self._types = first.annotation, Types(function, run)
 
     def read_body(self, body: bytes) -> Any:
         """Return a body as the annotation names it: bytes as they came, text, or what JSON says.
@@ -162,6 +195,14 @@ class Handler:
         [[value], _] = self._types.read_arguments((plain,), {})
         return value
 
-    def call_function(self, body: Any, message: Message) -> Any:
-        """Call the function."""
-        return self._function(body, message) if self._takes_message else self._function(body)
+    def call_function(self, body: Any, message: Message, run: Run) -> Final:
+        """Call the function; return how it ended. Its effects may be committed with that already."""
+        arguments = (body, message) if self._takes_message else (body,)
+        if not self._transaction:
+            return end_of_success(self._function(*arguments))
+        with run.transaction() as connection:
+            value = self._function(connection, *arguments)
+            end = end_of_success(value)
+            if end.reason is None:  # else it cannot be kept, and the effects stand without it
+                run.complete(value)
+        return end

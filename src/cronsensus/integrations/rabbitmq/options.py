@@ -9,6 +9,7 @@ from typing import Literal
 from cronsensus.model.job import JobSpec
 
 QueueType = Literal["quorum", "classic"]
+Acknowledge = Literal["done", "stored"]
 HELD_FOR = timedelta(seconds=5)
 """How long the delay queue keeps a message. One time for all: a message that expires later holds up those behind it."""
 LONGEST_BACKOFF = timedelta(minutes=1)
@@ -27,6 +28,7 @@ class Options:
     room: int
     type: QueueType
     declare: bool
+    transaction: bool = False
 
     @property
     def held(self) -> str:

@@ -1,0 +1,28 @@
+"""What a connection gives its messages to."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from cronsensus.integrations.rabbitmq.messages import Message
+
+
+class Receiver(Protocol):
+    """``Deliveries``, which run messages here, or ``Storing``, which enqueues them."""
+
+    @property
+    def prefetch(self) -> int:
+        """How many messages the broker delivers ahead of their acknowledgement."""
+
+    def receive(self, channel: Any, tag: int, message: Message) -> None:
+        """Accept what the broker delivers."""
+
+    def forget_unbegun(self) -> None:
+        """Forget what the lost connection has delivered and nobody works on: the broker delivers it again."""
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is still to end before the connection is closed."""
