@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 from cronsensus.dashboard.job_index import JobIndex, text_of
 from cronsensus.dashboard.lanes import HOUR, MOST_RUNS, Lanes, NodeState, draw_lanes
+from cronsensus.dashboard.numbers import Node, Standing, Work, count_nodes, count_work, read_nodes
 from cronsensus.insight.clock_changes import describe_local_time
-from cronsensus.insight.life import Life, lives_of
+from cronsensus.insight.failures import MOST, open_failures
 from cronsensus.insight.live_nodes import needs_no_node
 from cronsensus.insight.sentences import Sentence
 from cronsensus.insight.successes import last_success
@@ -17,7 +18,6 @@ from cronsensus.insight.summaries import job_next, job_state
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobView, is_internal
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
-from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 
@@ -35,12 +35,14 @@ MOST_JOBS = 50
 """Jobs of which the first page reads the last verdicts."""
 _NEWEST = 15
 """Verdicts of each of these that the first page reads."""
-_MOST_FAILED = 100
 _AT_ONCE = PAGE + 1
 _MOST_FAILING = 500
 """Failures, the newest, among whose jobs those are looked for that fail."""
 _SHOWN = 5
 _LATELY = 12
+_RUNNING = 10
+STEP = 15
+"""Seconds after which the picture moves on: a third of a pixel more each look would be a new page each time."""
 _RANK = {"fail": 0, "gone": 1, "miss": 2}
 
 
@@ -53,21 +55,6 @@ class Verdict:
     count: int = 1
     reason: str = ""
     occurrence: Glance | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A session, and what is known of its life if it has not ended."""
-
-    session: SessionView
-    life: Life | None
-
-    @property
-    def state(self) -> str:
-        """``alive``, ``unknown``, ``stopped`` or ``gone``; ``closed``: it left in order."""
-        if self.life is not None:
-            return self.life.state
-        return "gone" if self.session.state == "dead" else "closed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,30 +125,34 @@ class Now:
 
     now: datetime
     nodes: tuple[Node, ...]
-    alive: int
+    standing: Standing
+    work: Work
     decided_at: datetime | None
     idle: str | None
     keeper: str | None
     attention: tuple[Attention, ...]
     hidden: int
     running: tuple[Occurrence, ...]
-    waiting: int
-    running_count: int
     paused: int
     jobs: int
     upcoming: tuple[JobView, ...]
     recent: tuple[Occurrence, ...]
     failed: int
+    failed_capped: bool
     missed: int
     of_first_jobs: bool
     picture: Lanes
 
+    @property
+    def alive(self) -> int:
+        """How many nodes are alive."""
+        return self.standing.alive
 
-def read_nodes(store: Store, *, ended: bool = True) -> tuple[Node, ...]:
-    """Return the nodes, the newest first; a process that only holds locks is none."""
-    found = [one for one in store.sessions(ended=ended, limit=200) if one.is_node]
-    lives = lives_of(store, found)
-    return tuple(Node(one, lives.get(one.id)) for one in found)
+    @property
+    def is_well(self) -> bool:
+        """Whether all that was looked for is as it should be, and all was looked at."""
+        ticking = self.standing.alive > 0 or self.idle is not None
+        return bool(self.jobs) and ticking and not self.attention and not self.of_first_jobs
 
 
 def read_strip(past: Past, length: int = STRIP) -> tuple[Verdict, ...]:
@@ -267,16 +258,14 @@ def now_page(store: Store) -> Now:
     """Return what the first page shows."""
     at = store.now()
     found = read_nodes(store)
-    there = [node for node in found if node.life is not None]
-    alive = [node for node in there if node.state == "alive"]
-    counts = store.counts()
+    alive = [node for node in found if node.state == "alive"]
+    work = count_work(store)
     views = [view for view in store.jobs(limit=MOST_JOBS + 1) if not is_internal(view.spec.name)]
-    running = store.occurrences(OccurrenceFilter(states=(State.RUNNING,)), limit=10)
     since = at - DAY
-    failed = _failed_since(store, since)
+    failed = open_failures(store, since=since)
     last = store.last_of([view.spec.name for view in views[:MOST_JOBS]], limit=_NEWEST)
     lately = [one for past in last.values() for one in past.ranges if one.range.last >= since]
-    ran = store.ran_since(at - HOUR, limit=MOST_RUNS)
+    ran = [one for one in store.ran_since(at - HOUR, limit=MOST_RUNS) if not is_internal(one.job)]
     recent = _lately(store, [*ran, *(one for past in last.values() for one in past.glances)])
     missed = _missed_since(since, [*ran, *(one for past in last.values() for one in past.glances)])
     ranges = [one for one in lately if one.range.state is State.MISSED]
@@ -293,23 +282,30 @@ def now_page(store: Store) -> Now:
     return Now(
         now=at,
         nodes=found,
-        alive=len(alive),
+        standing=count_nodes(found, since),
+        work=work,
         decided_at=max(decided, default=None),
         idle=idle,
         keeper=None if idle is None else next((view.spec.keeper for view in views if view.spec.keeper), None),
         attention=tuple(attention[:_SHOWN]),
         hidden=len(attention[_SHOWN:]),
-        running=tuple(running),
-        waiting=counts.pending,
-        running_count=counts.running,
-        paused=counts.paused,
-        jobs=counts.jobs,
+        running=work.oldest[:_RUNNING],
+        paused=work.paused,
+        jobs=work.jobs,
         upcoming=tuple(sorted(due, key=lambda view: view.next_due or at)[:8]),
         recent=tuple(recent),
         failed=len(failed),
+        failed_capped=len(failed) >= MOST,
         missed=len(missed) + sum(one.range.count or 1 for one in ranges),
         of_first_jobs=len(views) > MOST_JOBS,
-        picture=draw_lanes(store, at, nodes=_node_states(found), views=views[:MOST_JOBS], seen=ran, ranges=lately),
+        picture=draw_lanes(
+            store,
+            at - timedelta(seconds=at.timestamp() % STEP),
+            nodes=_node_states(found),
+            views=views[:MOST_JOBS],
+            seen=ran,
+            ranges=lately,
+        ),
     )
 
 
@@ -325,26 +321,13 @@ def _node_states(found: Iterable[Node]) -> list[NodeState]:
 
 def _lately(store: Store, seen: Iterable[Glance]) -> list[Occurrence]:
     """Return the newest occurrences, where the newest of all are items: their batches, and what else is known."""
-    found = store.occurrences(OccurrenceFilter(), limit=_LATELY)
-    if all(one.parent is None for one in found):
+    found = [one for one in store.occurrences(OccurrenceFilter(), limit=_LATELY) if not is_internal(one.job)]
+    if len(found) == _LATELY and all(one.parent is None for one in found):
         return found
     known = {one.id: one for one in found if one.parent is None}
     numbers = {one.parent or one.id for one in found} | {one.parent or one.id for one in seen}
     some = (known.get(number) or store.occurrence(number) for number in sorted(numbers, reverse=True)[:_LATELY])
     return [one for one in some if one is not None]
-
-
-def _failed_since(store: Store, since: datetime) -> list[Occurrence]:
-    """Return what failed, but items: whether their failures matter is the verdict of their batch."""
-    failed: list[Occurrence] = []
-    after = None
-    for _ in range(_MOST_FAILING // _MOST_FAILED):
-        page = store.occurrences(OccurrenceFilter(states=(State.FAILED,)), after=after, limit=_MOST_FAILED)
-        failed += [one for one in page if one.parent is None and (one.finished_at or one.created_at) >= since]
-        if len(page) < _MOST_FAILED or len(failed) >= _MOST_FAILED or all(one.parent is None for one in page):
-            break
-        after = page[-1].id
-    return failed[:_MOST_FAILED]
 
 
 def _missed_since(since: datetime, seen: Iterable[Glance]) -> list[Glance]:
