@@ -21,8 +21,20 @@ from cronsensus.dashboard.forms import FIELD, FormRefusedError, keep_token, read
 from cronsensus.dashboard.graph import MOST_JOBS, graph_page, graph_svg, night_link, rule_words
 from cronsensus.dashboard.healthz import Healthz
 from cronsensus.dashboard.job_index import JobIndex
-from cronsensus.dashboard.language import COOKIE, Words, choose_language, clock, coarse, minute, read_moment, short
+from cronsensus.dashboard.language import (
+    COOKIE,
+    Words,
+    choose_language,
+    clock,
+    coarse,
+    day_of,
+    hour_of,
+    minute,
+    read_moment,
+    short,
+)
 from cronsensus.dashboard.live import DATA_OF, TAG, Live, page_tag
+from cronsensus.dashboard.now import now_page
 from cronsensus.dashboard.numbers import count_nodes, read_nodes
 from cronsensus.dashboard.passwords import from_environment
 from cronsensus.dashboard.past import READ, draw_calendar, plot_durations
@@ -169,7 +181,7 @@ class _Pages:
         self._templates.filters.update(
             clock=clock, minute=minute, coarse=coarse, took=took, what_for=what_for, why_ended=why_ended,
             shorten=shorten, json=dumps_masked, stamp=_stamp, exact=_exact, short=short, zone_of=zone_of,
-            strip=strip_svg, linked=_linked, item_key=shown_key, segments=draw_segments,
+            hour=hour_of, day=day_of, strip=strip_svg, linked=_linked, item_key=shown_key, segments=draw_segments,
             graph_svg=graph_svg, rule_words=rule_words, night_link=night_link,
         )  # fmt: skip
 
@@ -181,8 +193,9 @@ class _Pages:
 
     def now(self, request: Request) -> Response:
         store = self.store
-        page = reads.now_page(store)
-        return self._page(request, "now.html", page.now, page=page, command="cronsensus doctor")
+        by, everything = request.query_params.get("by", ""), request.query_params.get("all") == "1"
+        page = now_page(store, by=by if by in {"job", "list"} else "node", everything=everything)  # type: ignore[arg-type]
+        return self._page(request, "now.html", page.now, page=page, all=everything, command="cronsensus doctor")
 
     def jobs(self, request: Request) -> Response:
         words = request.query_params.get("q", "").strip()[:200]

@@ -91,6 +91,16 @@ def short(instant: datetime, tz: tzinfo = UTC) -> str:
     return f"{local:%H:%M:%S}" if local.second else f"{local:%H:%M}"
 
 
+def hour_of(instant: datetime, tz: tzinfo = UTC) -> str:
+    """Return the time of day to the minute."""
+    return f"{instant.astimezone(tz):%H:%M}"
+
+
+def day_of(instant: datetime, tz: tzinfo = UTC) -> str:
+    """Return the day and the time of day to the minute."""
+    return f"{instant.astimezone(tz):%Y-%m-%d %H:%M}"
+
+
 def minute(instant: datetime, tz: tzinfo = UTC) -> str:
     """Return an instant to the second, exactly."""
     if tz is UTC:  # a page says hundreds of them

@@ -34,6 +34,7 @@ _STREAM = 20.0
 """Seconds after which a stream ends, and the browser opens another: a server that stops waits for open streams."""
 _MOST_PAGES = 200
 PARAMETERS: dict[str, frozenset[str]] = {
+    "": frozenset({"by", "all"}),
     "jobs": frozenset({"q", "after", "only"}),
     "job": frozenset({"name", "before"}),
     "ledger": frozenset({"job", "at", "until", "span"}),

@@ -164,7 +164,7 @@ function countOn(whole, moment) {
     if (inUse(time)) continue;
     const far = Date.parse(time.dateTime) - now;
     const words = script.dataset;
-    const text = time.matches(".so-far") ? words.soFar : Math.abs(far) < 1000 ? words.now : far > 0 ? words.in : words.ago;
+    const text = time.matches(".lasting") ? "{0}" : time.matches(".so-far") ? words.soFar : Math.abs(far) < 1000 ? words.now : far > 0 ? words.in : words.ago;
     if (Number.isFinite(far) && Math.abs(far) < 3e12) time.textContent = text.replace("{0}", duration(Math.abs(far)));
   }
 }
