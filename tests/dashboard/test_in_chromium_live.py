@@ -95,3 +95,14 @@ def test_times_count_on_where_nothing_else_has_changed(page: Page, cluster: Hand
     expect(page.locator(".facts")).to_contain_text("in 46s")
     assert page.evaluate("document.querySelector('.facts').mark") == 1
     expect(page.locator("#age")).to_have_text("Current")
+
+
+def test_each_part_of_now_becomes_what_it_is_now_and_stands_there_once(page: Page, cluster: HandCluster) -> None:
+    page.goto("/")
+    titles = page.locator("main h2").all_inner_texts()
+    claim = logging_run(cluster, 1)
+    expect(page.locator("#running")).to_contain_text("tock")
+    cluster.fail(claim, "disk is full")
+    expect(page.locator("#attention")).to_contain_text("disk is full")
+    expect(page.locator("h1")).to_have_text("one job needs you")
+    assert page.locator("main h2").all_inner_texts() == titles

@@ -88,7 +88,7 @@ def test_a_run_slower_than_usual_or_than_is_set_stands_there(cluster: HandCluste
     assert {one[:2] for one in read(cluster)} == {("slow", "strict"), ("slow", "usual")}
     words = words_of(pages.get("/").text)
     assert "usual runs for 51s" in words
-    assert "Usually it takes no longer than 20s. node-1" in words
+    assert "on node-1; usually it takes no longer than 20s" in words
 
 
 def test_what_is_overdue_stuck_or_late_stands_there_with_its_act(cluster: HandCluster, pages: Browser) -> None:

@@ -82,23 +82,27 @@ function update() {
   showAge();
 }
 
-// What was done a moment ago is said by no newer page.
+// Each part by its name, those of one name counted. What was done a moment ago is said by no newer page.
 function partsOf(whole) {
-  return [...whole.children].filter((part) => !part.matches("footer, [role=status]"));
-}
-
-function nameOf(part) {
-  return part.id || part.getAttribute("aria-labelledby") || part.getAttribute("aria-label") || part.className;
+  const parts = new Map();
+  for (const part of whole.children) {
+    if (part.matches("footer, [role=status]")) continue;
+    const name = part.id || part.getAttribute("aria-labelledby") || part.getAttribute("aria-label") || part.className;
+    let number = 1;
+    while (parts.has(`${name} ${number}`)) number += 1;
+    parts.set(`${name} ${number}`, part);
+  }
+  return parts;
 }
 
 // Returns whether all of it is as in `fresh`: a part that is in use is left as it is.
 function updateParts(whole, fresh) {
-  const old = new Map(partsOf(whole).map((part) => [nameOf(part), part]));
+  const old = partsOf(whole);
   let complete = true;
   let before = null;
-  for (const part of partsOf(fresh)) {
-    const mine = old.get(nameOf(part));
-    old.delete(nameOf(part));
+  for (const [name, part] of partsOf(fresh)) {
+    const mine = old.get(name);
+    old.delete(name);
     let placed = mine;
     if (!mine) {
       placed = part;
