@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -27,7 +28,7 @@ def pages(cluster: HandCluster) -> Browser:
     return Browser(dashboard(cluster.store))
 
 
-def expect(cluster: HandCluster, job: str, **what: timedelta) -> None:
+def expect(cluster: HandCluster, job: str, **what: Any) -> None:
     """Let a job be expected to succeed so often, or to take no longer."""
     specs = [replace(view.spec, **what) if view.spec.name == job else view.spec for view in cluster.store.jobs()]
     cluster.store.define_jobs(specs, release="r1")
