@@ -92,7 +92,7 @@ LONG: tuple[tuple[str, str], ...] = (
     ),
     ("tests/stores/redis/test_faults.py*", "the same"),
     (
-        "tests/dashboard/test_in_chromium.py*",
+        "tests/dashboard/test_in_chromium*.py*",
         "a real browser before three real nodes; pages are asked by HTTP in every commit",
     ),
     (

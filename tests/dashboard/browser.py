@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html import unescape
 from html.parser import HTMLParser
 from typing import Any
 
@@ -53,6 +55,11 @@ class Browser:
         answer = self.fill(path, **fields)
         assert answer.status_code == 303, answer.text
         return self.get(answer.headers["location"])
+
+
+def words_of(text: str) -> str:
+    """Return what of a page is read, without its tags."""
+    return " ".join(unescape(re.sub(r"<[^>]*>", "", text)).split())
 
 
 @contextmanager

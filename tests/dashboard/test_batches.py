@@ -90,7 +90,8 @@ def test_lists_show_a_batch_as_one_thing(pages: Browser, cluster: HandCluster, b
     row = jobs[jobs.index("<b>close_day</b>") :]
     assert 'aria-label="Last 1, newest right"' in row[: row.index("</tr>")]
     now = pages.get("/").text
-    lately = now[now.index('id="lately"') :]
+    listed = pages.get("/?by=list").text
+    lately = listed[listed.index('id="lately"') : listed.index('id="running"')]
     assert f'href="/runs/{batch.id}"' in lately
     assert "tick" in lately
     assert "shop" not in lately

@@ -59,7 +59,8 @@ def pages(cluster: Cluster) -> list[str]:
     """Each page, with what looks like HTML on it where it can be."""
     run = newest(cluster, BAD_NAME).id
     return [
-        "/", "/jobs", f"/jobs?q={quote(BAD)}", f"/job?name={HOSTILE}", "/job?name=tick", f"/runs/{run}",
+        "/", "/?by=job", "/?by=list",
+        "/jobs", f"/jobs?q={quote(BAD)}", f"/job?name={HOSTILE}", "/job?name=tick", f"/runs/{run}",
         f"/runs/{run - 1}", f"/ledger?job={HOSTILE}", "/ledger?job=tick", "/nodes", "/locks", "/trail", "/failed",
         "/queue", "/ledger", "/ledger?span=1d", f"/do/pause?job={HOSTILE}", f"/do/trigger?job={HOSTILE}",
         f"/do/retry?run={run}", f"/do/break?lock={HOSTILE}", "/do/backfill?job=tick&from=5m",
@@ -129,7 +130,7 @@ def test_now_does_not_move_under_the_eyes_of_who_reads_it(browser: Browser, clus
     # A list that is not full grows.
     cluster.until(lambda: len(cluster.store.occurrences(OccurrenceFilter(job="tick"), limit=20)) == 20, "runs enough")
     with tab(browser, url, viewport={"width": 1280, "height": 2400}) as page:
-        page.goto("/")
+        page.goto("/?by=list")
         seen = set[str]()
         for _ in range(6):
             page.wait_for_timeout(1000)

@@ -55,8 +55,8 @@ def test_a_stream_tells_what_the_page_has_become(cluster: HandCluster, monkeypat
             return {"type": "http.disconnect"}
 
         async def send(message: Any) -> None:
-            text = message.get("body", b"").decode()
-            if text.startswith("data: "):
+            text = message.get("body", b"").decode().partition("\n")[2]
+            if text.startswith('data: "'):
                 told.append(json.loads(text[len("data: ") :]))
                 if len(told) == 1:
                     cluster.store.pause("tick", by="ann", why="move")
@@ -74,6 +74,33 @@ def test_a_stream_tells_what_the_page_has_become(cluster: HandCluster, monkeypat
     assert len(told) == 2
     assert "paused: move" not in told[0]
     assert "paused: move" in told[1]
+
+
+def test_a_page_that_has_not_changed_is_not_sent_again(cluster: HandCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "EVERY", 0.0)
+    browser = Browser(dashboard(cluster.store))
+    for path in ("/", "/jobs", "/job%3Fname%3Dtick", "/queue"):
+        first = browser.get(f"/live?of={path}")
+        assert "<main" in first.text
+        cluster.advance(3)
+        again = browser.get(f"/live?of={path}&seen={first.headers['x-page-tag']}")
+        assert (again.text, again.headers["x-data-of"]) == ("same", cluster.store.now().isoformat()), path
+    seen = browser.get("/jobs").headers["x-page-tag"]
+    cluster.store.pause("tick", by="ann", why="move")
+    assert "paused: move" in browser.get(f"/live?of=/jobs&seen={seen}").text
+
+
+def test_a_stream_that_is_opened_again_does_not_send_the_page_again(
+    cluster: HandCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "_STREAM", 0.01)
+    stream = {"accept": "text/event-stream"}
+    browser = Browser(dashboard(cluster.store))
+    first = browser.get("/live?of=/jobs", **stream).text
+    (tag,) = re.findall(r"^id: (\w+)$", first, re.MULTILINE)
+    again = browser.get("/live?of=/jobs", **stream, last_event_id=tag).text
+    assert "event: same" in again
+    assert len(again) < 100
 
 
 def test_a_server_that_stops_ends_the_streams_of_open_pages_in_order(

@@ -6,7 +6,7 @@ import pytest
 
 from cronsensus.dashboard import dashboard, queue
 from cronsensus.model.occurrence import Item
-from tests.dashboard.browser import Browser
+from tests.dashboard.browser import Browser, words_of
 from tests.hand_cluster import HandCluster
 
 
@@ -28,7 +28,7 @@ def test_what_waits_stands_by_job_and_the_longest_first(cluster: HandCluster) ->
     store.enqueue([Item(job="mail", key="b"), Item(job="mail", key="c")])
     cluster.advance(60)
     text = Browser(dashboard(store)).get("/queue").text
-    assert "The oldest that could run was due 1m 30s ago." in text
+    assert "The oldest that could run was due 1m 30s ago." in words_of(text)
     assert re.findall(r'name lead"><a [^>]*><b>(\w+)</b>.*?data-label="Waiting">(\d+)<', text) == [
         ("scan", "1"),
         ("mail", "2"),

@@ -21,8 +21,21 @@ from cronsensus.dashboard.forms import FIELD, FormRefusedError, keep_token, read
 from cronsensus.dashboard.graph import MOST_JOBS, graph_page, graph_svg, night_link, rule_words
 from cronsensus.dashboard.healthz import Healthz
 from cronsensus.dashboard.job_index import JobIndex
-from cronsensus.dashboard.language import COOKIE, Words, choose_language, clock, coarse, minute, read_moment, short
-from cronsensus.dashboard.live import Live
+from cronsensus.dashboard.language import (
+    COOKIE,
+    Words,
+    choose_language,
+    clock,
+    coarse,
+    day_of,
+    hour_of,
+    minute,
+    read_moment,
+    short,
+)
+from cronsensus.dashboard.live import DATA_OF, TAG, Live, page_tag
+from cronsensus.dashboard.now import now_page
+from cronsensus.dashboard.numbers import count_nodes, read_nodes
 from cronsensus.dashboard.passwords import from_environment
 from cronsensus.dashboard.past import READ, draw_calendar, plot_durations
 from cronsensus.dashboard.queue import SPAN, queue_page
@@ -87,6 +100,7 @@ _LINES = 50
 _SHOWS = re.compile(r"\bcronsensus runs show ([0-9]{1,18})\b")
 _NO_PAGE = "There is no such page"
 _YEAR = 365 * 24 * 3600
+_NO_TAG = 'data-seen=""'
 STATES_OF_ITEMS = frozenset({"pending", "running", "succeeded", "failed", "cancelled", "skipped"})
 
 
@@ -166,8 +180,8 @@ class _Pages:
         )
         self._templates.filters.update(
             clock=clock, minute=minute, coarse=coarse, took=took, what_for=what_for, why_ended=why_ended,
-            shorten=shorten, json=dumps_masked, stamp=_stamp, short=short, zone_of=zone_of, strip=strip_svg,
-            linked=_linked, item_key=shown_key, segments=draw_segments,
+            shorten=shorten, json=dumps_masked, stamp=_stamp, exact=_exact, short=short, zone_of=zone_of,
+            hour=hour_of, day=day_of, strip=strip_svg, linked=_linked, item_key=shown_key, segments=draw_segments,
             graph_svg=graph_svg, rule_words=rule_words, night_link=night_link,
         )  # fmt: skip
 
@@ -179,8 +193,9 @@ class _Pages:
 
     def now(self, request: Request) -> Response:
         store = self.store
-        page = reads.now_page(store)
-        return self._page(request, "now.html", page.now, page=page, command="cronsensus doctor")
+        by, everything = request.query_params.get("by", ""), request.query_params.get("all") == "1"
+        page = now_page(store, by=by if by in {"job", "list"} else "node", everything=everything)  # type: ignore[arg-type]
+        return self._page(request, "now.html", page.now, page=page, all=everything, command="cronsensus doctor")
 
     def jobs(self, request: Request) -> Response:
         words = request.query_params.get("q", "").strip()[:200]
@@ -292,11 +307,9 @@ class _Pages:
 
     def nodes(self, request: Request) -> Response:
         store = self.store
-        found = reads.read_nodes(store)
-        alive = sum(node.state == "alive" for node in found)
-        there = sum(node.life is not None for node in found)
+        found, now = read_nodes(store), store.now()
         return self._page(
-            request, "nodes.html", store.now(), nodes=found, alive=alive, there=there,
+            request, "nodes.html", now, nodes=found, standing=count_nodes(found, now - reads.DAY),
             command="cronsensus nodes list --ended",
         )  # fmt: skip
 
@@ -472,7 +485,9 @@ class _Pages:
             job_link=lambda name: f"{base}/job?{urlencode({'name': name})}",
             **data,
         )
-        headers = {"cache-control": "no-store", "vary": "accept-language, cookie"}
+        tag, data_of = page_tag(text), "" if now is None else now.isoformat()
+        text = text.replace(_NO_TAG, f'data-seen="{tag}"', 1)
+        headers = {"cache-control": "no-store", "vary": "accept-language, cookie", TAG: tag, DATA_OF: data_of}
         response = HTMLResponse(text, status, headers=headers)
         if asked == language:
             secure = request.url.scheme == "https"
@@ -520,6 +535,11 @@ def _linked(text: str, base: str) -> str:
     """Return a sentence as HTML, in which the command that shows a run leads to its page."""
     escaped = str(markupsafe.escape(text))
     return markupsafe.Markup(_SHOWS.sub(rf'<a href="{markupsafe.escape(base)}/runs/\1">\g<0></a>', escaped))  # noqa: S704 - escaped
+
+
+def _exact(instant: datetime) -> str:
+    """Return an instant as a script reads it."""
+    return f"{instant.astimezone(UTC).isoformat('T', 'milliseconds')[:-6]}Z"
 
 
 def _stamp(instant: datetime) -> str:

@@ -110,6 +110,7 @@ class Ahead:
 class Lanes:
     """The picture; ``cut``: not all that ran in the hour is on it."""
 
+    now: datetime
     height: int
     lanes: list[Lane] = field(default_factory=list)
     bars: list[Bar] = field(default_factory=list)
@@ -158,7 +159,7 @@ def draw_lanes(
     known = {node.name: node for node in nodes}
     names = sorted({bar.node for bar in bars} | {node.name for node in nodes if _is_of_the_hour(node, since)})
     shown = names[:_MOST_LANES]
-    found = Lanes(0, cut=len(seen) >= MOST_RUNS, lanes_more=len(names) - len(shown))
+    found = Lanes(now, 0, cut=len(seen) >= MOST_RUNS, lanes_more=len(names) - len(shown))
     for number, name in enumerate(shown):
         state = known.get(name, NodeState(name, "closed", None))
         gone_x = None if state.gone_at is None else _x(max(state.gone_at, since), now)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, tzinfo
 
+from markupsafe import Markup
+
 from cronsensus.dashboard.catalogue import CHINESE
 from cronsensus.dashboard.chinese_schedules import schedule_in_chinese
 from cronsensus.dashboard.chinese_sentences import Chinese
 from cronsensus.insight.sentences import ENGLISH, Sentence
 from cronsensus.insight.time_words import brief_duration, exact_time
 from cronsensus.model.states import State
-from cronsensus.timing.instants import EARLIEST_READ
+from cronsensus.timing.instants import EARLIEST_READ, LATEST
 from cronsensus.triggers.base import Trigger
 
 LANGUAGES = ("en", "zh")
@@ -46,11 +48,11 @@ class Words:
     def __call__(self, text: str, *values: object) -> str:
         """Return ``text`` in this language, with ``values`` in the places of ``{0}``, ``{1}``."""
         translated = CHINESE.get(text, text) if self.language == "zh" else text
-        return (
-            translated.format(*(self(value) if isinstance(value, State) else value for value in values))
-            if values
-            else translated
-        )
+        if not values:
+            return translated
+        if any(hasattr(value, "__html__") for value in values):
+            translated = Markup(translated)  # noqa: S704 - ours; what it is formatted with is escaped
+        return translated.format(*(self(value) if isinstance(value, State) else value for value in values))
 
     def sentence(self, sentence: Sentence | str) -> str:
         """Return a sentence of ``insight`` in this language."""
@@ -62,6 +64,8 @@ class Words:
 
     def relative(self, instant: datetime) -> str:
         """Return how far ``instant`` is from now."""
+        if instant >= LATEST:
+            return self("when it is woken")
         distance = instant - (self._now or instant)
         if abs(distance) < timedelta(seconds=1):
             return self("now")
@@ -85,6 +89,16 @@ def short(instant: datetime, tz: tzinfo = UTC) -> str:
     """Return the time of day to the second, or to the minute where that is all."""
     local = instant.astimezone(tz)
     return f"{local:%H:%M:%S}" if local.second else f"{local:%H:%M}"
+
+
+def hour_of(instant: datetime, tz: tzinfo = UTC) -> str:
+    """Return the time of day to the minute."""
+    return f"{instant.astimezone(tz):%H:%M}"
+
+
+def day_of(instant: datetime, tz: tzinfo = UTC) -> str:
+    """Return the day and the time of day to the minute."""
+    return f"{instant.astimezone(tz):%Y-%m-%d %H:%M}"
 
 
 def minute(instant: datetime, tz: tzinfo = UTC) -> str:

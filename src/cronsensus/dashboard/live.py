@@ -3,12 +3,17 @@
 An open page hears by server-sent events when it has changed, and what it is now; a server that has only synchronous
 workers is asked again by the page instead. Both get the same, so a store is asked no more often by twenty open tabs
 than by one. A page that nobody looks at costs nothing.
+
+A page that has not changed is not sent again: a few bytes say that it is the same, and of which moment the data is.
+How long ago something was is no change, for the page in the browser counts on by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
+import re
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -29,6 +34,7 @@ _STREAM = 20.0
 """Seconds after which a stream ends, and the browser opens another: a server that stops waits for open streams."""
 _MOST_PAGES = 200
 PARAMETERS: dict[str, frozenset[str]] = {
+    "": frozenset({"by", "all"}),
     "jobs": frozenset({"q", "after", "only"}),
     "job": frozenset({"name", "before"}),
     "ledger": frozenset({"job", "at", "until", "span"}),
@@ -40,6 +46,9 @@ PARAMETERS: dict[str, frozenset[str]] = {
 }
 """What pages read from their address, by the first part of their path. Anything else would only have one made again."""
 OF_ALL = frozenset({"lang", "did"})
+TAG, DATA_OF = "x-page-tag", "x-data-of"
+"""Headers of a page: what names its content, and the moment that it shows."""
+_COUNTED_ON = re.compile(r'(<(?:time class="rel|span id="age")[^>]*>)[^<]*')
 _KEEP = {"cache-control": "no-store"}
 _NEVER = ("/live", "/static", "/do/")
 
@@ -50,7 +59,14 @@ class _Page:
 
     made_at: float = float("-inf")
     text: str = ""
+    tag: str = ""
+    data_of: str = ""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+def page_tag(text: str) -> str:
+    """Return what names the content of a page: two have the same if only the distance of times to now differs."""
+    return hashlib.sha256(_COUNTED_ON.sub(r"\1", text).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 class Live:
@@ -61,35 +77,43 @@ class Live:
         self._pages: OrderedDict[tuple[object, ...], _Page] = OrderedDict()
 
     async def answer(self, request: Request) -> Response:
-        """Answer with the page that ``of`` names: as a stream of what it becomes, or once."""
+        """Answer with the page that ``of`` names: as a stream of what it becomes, or once.
+
+        ``seen`` is the tag of what the browser has; a stream that it opens again says that in a header.
+        """
         asked = urlsplit(request.query_params.get("of", ""))
         path = asked.path or "/"
         if asked.scheme or asked.netloc or not path.startswith("/") or path.startswith(_NEVER):
             return PlainTextResponse("of= is the path of a page\n", 400)
         known = PARAMETERS.get(path.split("/")[1], frozenset()) | OF_ALL
         query = urlencode([pair for pair in parse_qsl(asked.query, keep_blank_values=True) if pair[0] in known])
+        seen = request.headers.get("last-event-id") or request.query_params.get("seen", "")
         if "text/event-stream" not in request.headers.get("accept", ""):
-            return PlainTextResponse(await self._current(request, path, query), headers=_KEEP)
+            page = await self._current(request, path, query)
+            headers = {**_KEEP, TAG: page.tag, DATA_OF: page.data_of}
+            return PlainTextResponse("same" if page.tag == seen else page.text, headers=headers)
         return StreamingResponse(
-            self._stream(request, path, query),
+            self._stream(request, path, query, seen),
             media_type="text/event-stream",
             headers={"x-accel-buffering": "no", **_KEEP},
         )
 
-    async def _stream(self, request: Request, path: str, query: str) -> AsyncIterator[str]:
+    async def _stream(self, request: Request, path: str, query: str, seen: str) -> AsyncIterator[str]:
         yield "retry: 1000\n\n"
-        sent = None
         end = _time() + _STREAM
         stopping = request.scope.get(STOPPING) or asyncio.Event()
         while _time() < end and not stopping.is_set():
-            text = await self._current(request, path, query)
+            page = await self._current(request, path, query)
             # Silence would look like a page whose server is gone.
-            yield f"data: {json.dumps(text)}\n\n" if text != sent else ": same\n\n"
-            sent = text
+            if page.tag == seen:
+                yield f"event: same\ndata: {page.data_of}\n\n"
+            else:
+                yield f"id: {page.tag}\ndata: {json.dumps(page.text)}\n\n"
+            seen = page.tag
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(stopping.wait(), EVERY)
 
-    async def _current(self, request: Request, path: str, query: str) -> str:
+    async def _current(self, request: Request, path: str, query: str) -> _Page:
         """Return a page as it is now, or was less than ``EVERY`` seconds ago."""
         headers = [pair for pair in request.scope["headers"] if pair[0] in {b"host", b"cookie", b"accept-language"}]
         language = (request.cookies.get(COOKIE), request.headers.get("accept-language"))
@@ -104,23 +128,26 @@ class Live:
             self._pages.popitem(last=False)
         async with page.lock:
             if _time() - page.made_at >= EVERY * 0.9:
-                page.text = await _made(self.app, scope)
+                page.text, known = await _made(self.app, scope)
+                # What is no page has no tag of its own.
+                page.tag, page.data_of = known.get(TAG) or page_tag(page.text), known.get(DATA_OF, "")
                 page.made_at = _time()
-        return page.text
+        return page
 
 
 def _time() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def _made(app: App, scope: Scope) -> str:
-    body = bytearray()
+async def _made(app: App, scope: Scope) -> tuple[str, dict[str, str]]:
+    body, headers = bytearray(), dict[str, str]()
 
     async def receive() -> Message:
         return {"type": "http.request", "body": b"", "more_body": False}
 
     async def send(message: Message) -> None:
+        headers.update((key.decode("latin-1"), value.decode("latin-1")) for key, value in message.get("headers", ()))
         body.extend(message.get("body", b""))
 
     await app(scope, receive, send)
-    return body.decode()
+    return body.decode(), headers

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from cronsensus.dashboard.numbers import count_work
+from cronsensus.model.job import is_internal
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
@@ -57,23 +59,24 @@ class Queue:
 
 def queue_page(store: Store, after: int | None = None) -> Queue:
     """Return what waits, the oldest first; ``after``: the number of the run behind which the list begins."""
-    now, counts = store.now(), store.counts()
-    found = store.occurrences(OccurrenceFilter(states=(State.PENDING,)), after=after, limit=_READ, newest_first=False)
+    now, work = store.now(), count_work(store)
+    read = store.occurrences(OccurrenceFilter(states=(State.PENDING,)), after=after, limit=_READ, newest_first=False)
+    found = [one for one in read if not is_internal(one.job)]
     ran = store.ran_since(now - SPAN, limit=_MOST_ENDED)
-    ended = [one.job for one in ran if one.state in _RAN]
+    ended = [one.job for one in ran if one.state in _RAN and not is_internal(one.job)]
     due = [one.due_at for one in found if one.due_at <= now]
     return Queue(
         now=now,
-        waiting=counts.pending,
-        capped=counts.pending >= counts.limit,
-        running=counts.running,
+        waiting=work.waiting,
+        capped=work.capped,
+        running=work.running,
         oldest=min(due, default=None),
         jobs=tuple(_by_job(found, Counter(ended), now)),
         read=len(found),
         ended=len(ended),
         ended_capped=len(ran) >= _MOST_ENDED,
         rows=tuple(found[:SHOWN]),
-        more=found[SHOWN - 1].id if len(found) > SHOWN else None,
+        more=found[SHOWN - 1].id if len(found) > SHOWN else read[-1].id if len(read) == _READ else None,
     )
 
 

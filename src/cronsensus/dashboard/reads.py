@@ -7,22 +7,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from cronsensus.dashboard.job_index import JobIndex, text_of
-from cronsensus.dashboard.lanes import HOUR, MOST_RUNS, Lanes, NodeState, draw_lanes
 from cronsensus.insight.clock_changes import describe_local_time
-from cronsensus.insight.life import Life, lives_of
-from cronsensus.insight.live_nodes import needs_no_node
-from cronsensus.insight.sentences import Sentence
-from cronsensus.insight.successes import last_success
 from cronsensus.insight.summaries import job_next, job_state
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobView, is_internal
-from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
-from cronsensus.model.session import SessionView
+from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 
 DAY = timedelta(days=1)
-OVERDUE = timedelta(seconds=30)
 PAGE = 50
 STRIP = 30
 """Verdicts in the strip of a job."""
@@ -31,17 +24,9 @@ MEASURED = 100
 ONLY = ("failing", "missed", "paused")
 _BY_VERDICT = ("failing", "missed")
 _LATEST = datetime.max.replace(tzinfo=UTC)
-MOST_JOBS = 50
-"""Jobs of which the first page reads the last verdicts."""
-_NEWEST = 15
-"""Verdicts of each of these that the first page reads."""
-_MOST_FAILED = 100
 _AT_ONCE = PAGE + 1
 _MOST_FAILING = 500
 """Failures, the newest, among whose jobs those are looked for that fail."""
-_SHOWN = 5
-_LATELY = 12
-_RANK = {"fail": 0, "gone": 1, "miss": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +38,6 @@ class Verdict:
     count: int = 1
     reason: str = ""
     occurrence: Glance | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A session, and what is known of its life if it has not ended."""
-
-    session: SessionView
-    life: Life | None
-
-    @property
-    def state(self) -> str:
-        """``alive``, ``unknown``, ``stopped`` or ``gone``; ``closed``: it left in order."""
-        if self.life is not None:
-            return self.life.state
-        return "gone" if self.session.state == "dead" else "closed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,65 +73,6 @@ class JobPage:
     rows: tuple[JobRow, ...]
     more: str | None
     stopped: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attention:
-    """Something that a person should look at.
-
-    Attributes:
-        kind: ``fail``, ``miss`` or ``gone``.
-        times: how often it happened lately.
-        ended: ``text`` does not say when.
-        recovered: the job has succeeded since.
-    """
-
-    kind: str
-    name: str
-    at: datetime
-    times: int = 1
-    text: Sentence | str = ""
-    one: Occurrence | Glance | None = None
-    ended: bool = False
-    recovered: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Now:
-    """What the first page shows.
-
-    Attributes:
-        decided_at: when anything was last decided, as far as the newest rows tell.
-        idle: why no node is needed although none is alive.
-        keeper: the program that keeps the times, if no node is needed because of it.
-    """
-
-    now: datetime
-    nodes: tuple[Node, ...]
-    alive: int
-    decided_at: datetime | None
-    idle: str | None
-    keeper: str | None
-    attention: tuple[Attention, ...]
-    hidden: int
-    running: tuple[Occurrence, ...]
-    waiting: int
-    running_count: int
-    paused: int
-    jobs: int
-    upcoming: tuple[JobView, ...]
-    recent: tuple[Occurrence, ...]
-    failed: int
-    missed: int
-    of_first_jobs: bool
-    picture: Lanes
-
-
-def read_nodes(store: Store, *, ended: bool = True) -> tuple[Node, ...]:
-    """Return the nodes, the newest first; a process that only holds locks is none."""
-    found = [one for one in store.sessions(ended=ended, limit=200) if one.is_node]
-    lives = lives_of(store, found)
-    return tuple(Node(one, lives.get(one.id)) for one in found)
 
 
 def read_strip(past: Past, length: int = STRIP) -> tuple[Verdict, ...]:
@@ -261,135 +172,3 @@ def _only(store: Store, views: list[JobView], only: str) -> list[JobView]:
         pasts = store.last_of([view.spec.name for view in views], limit=STRIP)
         return [view for view in views if _trouble(read_strip(pasts.get(view.spec.name, Past()))) == only]
     return views
-
-
-def now_page(store: Store) -> Now:
-    """Return what the first page shows."""
-    at = store.now()
-    found = read_nodes(store)
-    there = [node for node in found if node.life is not None]
-    alive = [node for node in there if node.state == "alive"]
-    counts = store.counts()
-    views = [view for view in store.jobs(limit=MOST_JOBS + 1) if not is_internal(view.spec.name)]
-    running = store.occurrences(OccurrenceFilter(states=(State.RUNNING,)), limit=10)
-    since = at - DAY
-    failed = _failed_since(store, since)
-    last = store.last_of([view.spec.name for view in views[:MOST_JOBS]], limit=_NEWEST)
-    lately = [one for past in last.values() for one in past.ranges if one.range.last >= since]
-    ran = store.ran_since(at - HOUR, limit=MOST_RUNS)
-    recent = _lately(store, [*ran, *(one for past in last.values() for one in past.glances)])
-    missed = _missed_since(since, [*ran, *(one for past in last.values() for one in past.glances)])
-    ranges = [one for one in lately if one.range.state is State.MISSED]
-    decided = [one.created_at for one in recent] + [one.decided_at for one in ranges]
-    attention = [*_failures(store, failed), *_missed(missed), *_overdue(views, at), *_gone(found, since)]
-    attention += [
-        Attention(kind="miss", name=one.job, at=one.range.last, times=one.range.count or 1, text=one.range.reason)
-        for one in ranges
-    ]
-    attention.sort(key=lambda one: (one.recovered, _RANK[one.kind], -one.at.timestamp()))
-    due = [view for view in views if view.next_due is not None and view.paused_at is None]
-    living = [node.session for node in alive]
-    idle = None if alive else needs_no_node(store, living)
-    return Now(
-        now=at,
-        nodes=found,
-        alive=len(alive),
-        decided_at=max(decided, default=None),
-        idle=idle,
-        keeper=None if idle is None else next((view.spec.keeper for view in views if view.spec.keeper), None),
-        attention=tuple(attention[:_SHOWN]),
-        hidden=len(attention[_SHOWN:]),
-        running=tuple(running),
-        waiting=counts.pending,
-        running_count=counts.running,
-        paused=counts.paused,
-        jobs=counts.jobs,
-        upcoming=tuple(sorted(due, key=lambda view: view.next_due or at)[:8]),
-        recent=tuple(recent),
-        failed=len(failed),
-        missed=len(missed) + sum(one.range.count or 1 for one in ranges),
-        of_first_jobs=len(views) > MOST_JOBS,
-        picture=draw_lanes(store, at, nodes=_node_states(found), views=views[:MOST_JOBS], seen=ran, ranges=lately),
-    )
-
-
-def _node_states(found: Iterable[Node]) -> list[NodeState]:
-    """Return what is known of each name: a node that came back under its name is not gone."""
-    known: dict[str, NodeState] = {}
-    for node in found:  # the newest first
-        one = node.session
-        gone_at = (one.ended_at or one.renewed_at) if node.state in {"gone", "stopped", "closed"} else None
-        known.setdefault(one.node, NodeState(one.node, node.state, gone_at))
-    return list(known.values())
-
-
-def _lately(store: Store, seen: Iterable[Glance]) -> list[Occurrence]:
-    """Return the newest occurrences, where the newest of all are items: their batches, and what else is known."""
-    found = store.occurrences(OccurrenceFilter(), limit=_LATELY)
-    if all(one.parent is None for one in found):
-        return found
-    known = {one.id: one for one in found if one.parent is None}
-    numbers = {one.parent or one.id for one in found} | {one.parent or one.id for one in seen}
-    some = (known.get(number) or store.occurrence(number) for number in sorted(numbers, reverse=True)[:_LATELY])
-    return [one for one in some if one is not None]
-
-
-def _failed_since(store: Store, since: datetime) -> list[Occurrence]:
-    """Return what failed, but items: whether their failures matter is the verdict of their batch."""
-    failed: list[Occurrence] = []
-    after = None
-    for _ in range(_MOST_FAILING // _MOST_FAILED):
-        page = store.occurrences(OccurrenceFilter(states=(State.FAILED,)), after=after, limit=_MOST_FAILED)
-        failed += [one for one in page if one.parent is None and (one.finished_at or one.created_at) >= since]
-        if len(page) < _MOST_FAILED or len(failed) >= _MOST_FAILED or all(one.parent is None for one in page):
-            break
-        after = page[-1].id
-    return failed[:_MOST_FAILED]
-
-
-def _missed_since(since: datetime, seen: Iterable[Glance]) -> list[Glance]:
-    """Return what was missed, of what is read anyway: no index leads to what was missed of all jobs."""
-    found = {one.id: one for one in seen if one.state is State.MISSED}
-    return [one for one in found.values() if (one.finished_at or one.created_at) >= since]
-
-
-def _failures(store: Store, failed: list[Occurrence]) -> Iterable[Attention]:
-    """Yield one for each job that failed; whether it succeeded since is asked of the newest few."""
-    by_job: dict[str, list[Occurrence]] = {}
-    for one in failed:
-        by_job.setdefault(one.job, []).append(one)
-    for number, (job, some) in enumerate(by_job.items()):
-        newest = max(some, key=lambda one: one.finished_at or one.created_at)
-        recovered = False
-        if number < 2 * _SHOWN:
-            good = last_success(store, job)
-            recovered = good is not None and good.id > newest.id
-        yield Attention(
-            kind="fail",
-            name=job,
-            at=newest.finished_at or newest.created_at,
-            times=len(some),
-            one=newest,
-            recovered=recovered,
-        )
-
-
-def _missed(missed: Iterable[Glance]) -> Iterable[Attention]:
-    for one in missed:
-        yield Attention(kind="miss", name=one.job, at=one.scheduled_for or one.due_at, text=one.reason or "", one=one)
-
-
-def _overdue(views: Iterable[JobView], now: datetime) -> Iterable[Attention]:
-    for view in views:
-        due = view.next_due
-        if due is not None and view.paused_at is None and view.spec.keeper is None and now - due > OVERDUE:
-            yield Attention(kind="miss", name=view.spec.name, at=due, text="overdue")
-
-
-def _gone(found: Iterable[Node], since: datetime) -> Iterable[Attention]:
-    for node in found:
-        one = node.session
-        at = one.ended_at or one.renewed_at
-        if node.state in {"gone", "stopped"} and at >= since:
-            text = node.life.sentence if node.life is not None else one.ended_why or ""
-            yield Attention(kind="gone", name=one.node, at=at, text=text, ended=node.life is None)

@@ -6,7 +6,11 @@
 const script = document.currentScript;
 const main = document.getElementById("main");
 const age = document.getElementById("age");
+const MOST_LINES = 5000;
 let stream = null;
+let seen = script.dataset.seen;
+let latest = null;  // the newest page, for as long as a part of this one waits for it
+let heldSince = 0;
 let heard = performance.now();
 let failures = 0;
 
@@ -15,13 +19,16 @@ if (script.dataset.live) {
   here.searchParams.delete("did");
   history.replaceState(null, "", here);
   document.addEventListener("visibilitychange", listen);
+  document.addEventListener("focusout", () => setTimeout(update));
+  document.addEventListener("selectionchange", () => { if (getSelection().isCollapsed) setTimeout(update); });
   listen();
-  setInterval(sayAge, 1000);
+  setInterval(showAge, 1000);
 }
+document.querySelectorAll(".log.grows").forEach((log) => { log.scrollTop = log.scrollHeight; });
 
 function address() {
   const path = location.pathname.slice(script.dataset.base.length) || "/";
-  return `${script.dataset.base}/live?of=${encodeURIComponent(path + location.search)}`;
+  return `${script.dataset.base}/live?of=${encodeURIComponent(path + location.search)}&seen=${seen}`;
 }
 
 // A tab that nobody sees asks for nothing.
@@ -32,7 +39,8 @@ function listen() {
   if (script.dataset.live === "poll") { poll(); return; }
   stream = new EventSource(address());
   stream.onopen = () => { heard = performance.now(); };
-  stream.onmessage = (event) => { failures = 0; show(JSON.parse(event.data)); };
+  stream.onmessage = (event) => { failures = 0; seen = event.lastEventId; receive(JSON.parse(event.data)); };
+  stream.addEventListener("same", (event) => { failures = 0; heard = performance.now(); countOn(main, event.data); });
   // Between two streams the browser opens the next by itself; one that is refused stays closed.
   stream.onerror = () => {
     if (stream && stream.readyState === EventSource.CLOSED) { stream = null; setTimeout(listen, 2000 * ++failures); }
@@ -43,47 +51,146 @@ async function poll() {
   if (document.hidden || script.dataset.live !== "poll") return;
   try {
     const answer = await fetch(address(), { headers: { accept: "text/html" } });
-    if (answer.ok) show(await answer.text());
+    if (answer.ok) {
+      const text = await answer.text();
+      if (text === "same") { heard = performance.now(); countOn(main, answer.headers.get("x-data-of")); }
+      else { seen = answer.headers.get("x-page-tag"); receive(text); }
+    }
   } catch { /* the age of the data says it */ }
   setTimeout(poll, 4000);
 }
 
-function show(text) {
+function receive(text) {
   heard = performance.now();
-  const made = new DOMParser().parseFromString(text, "text/html");
-  replace("pulse", made);
+  latest = text;
+  update();
+}
+
+// Shows the newest page. What somebody is in waits, and is shown when they leave it.
+function update() {
+  if (latest === null) return;
+  const made = new DOMParser().parseFromString(latest, "text/html");
   const fresh = made.getElementById("main");
-  if (!fresh || busy(main)) return;
-  // What was done a moment ago is said by no newer page.
-  const stays = (part) => part.matches("footer, [role=status]");
-  const old = [...main.children].filter((part) => !stays(part));
-  const parts = [...fresh.children].filter((part) => !stays(part));
-  if (old.length === parts.length) {
-    old.forEach((part, at) => { if (part.outerHTML !== parts[at].outerHTML && !busy(part)) part.replaceWith(parts[at]); });
+  const pulse = made.getElementById("pulse");
+  if (pulse) document.getElementById("pulse").replaceChildren(...pulse.childNodes);
+  if (!fresh || updateParts(main, fresh)) {
+    latest = null;
+    heldSince = 0;
   } else {
-    old.forEach((part) => part.remove());
-    age.parentElement.before(...parts);
+    heldSince ||= heard;
+  }
+  showAge();
+}
+
+// Each part by its name, those of one name counted. What was done a moment ago is said by no newer page.
+function partsOf(whole) {
+  const parts = new Map();
+  for (const part of whole.children) {
+    if (part.matches("footer, [role=status]")) continue;
+    const name = part.id || part.getAttribute("aria-labelledby") || part.getAttribute("aria-label") || part.className;
+    let number = 1;
+    while (parts.has(`${name} ${number}`)) number += 1;
+    parts.set(`${name} ${number}`, part);
+  }
+  return parts;
+}
+
+// Returns whether all of it is as in `fresh`: a part that is in use is left as it is.
+function updateParts(whole, fresh) {
+  const old = partsOf(whole);
+  let complete = true;
+  let before = null;
+  for (const [name, part] of partsOf(fresh)) {
+    const mine = old.get(name);
+    old.delete(name);
+    let placed = mine;
+    if (!mine) {
+      placed = part;
+      if (before) before.after(part); else whole.prepend(part);
+    } else if (mine.matches(".two") && part.matches(".two")) {
+      complete = updateParts(mine, part) && complete;
+    } else if (!mine.isEqualNode(part)) {
+      if (mine.querySelector(".log") && part.querySelector(".log")) updateLog(mine, part);
+      else if (inUse(mine)) complete = false;
+      else { placed = part; replacePart(mine, part); }
+    }
+    before = placed;
+  }
+  for (const part of old.values()) {
+    if (inUse(part)) complete = false; else part.remove();
+  }
+  return complete;
+}
+
+// Nothing is taken from under somebody's hands: what has the focus, text that is chosen, a list that is open.
+function inUse(part) {
+  if (part.contains(document.activeElement) || part.querySelector("details[open]")) return true;
+  const chosen = getSelection();
+  return Boolean(chosen && !chosen.isCollapsed && chosen.rangeCount && chosen.getRangeAt(0).intersectsNode(part));
+}
+
+function replacePart(mine, part) {
+  const scrolled = [...mine.querySelectorAll("*")].flatMap((one, at) =>
+    one.scrollTop || one.scrollLeft ? [[at, one.tagName, one.scrollTop, one.scrollLeft]] : []);
+  mine.replaceWith(part);
+  const inside = scrolled.length ? part.querySelectorAll("*") : [];
+  for (const [at, tag, top, left] of scrolled) {
+    if (inside[at] && inside[at].tagName === tag) inside[at].scrollTo(left, top);
   }
 }
 
-function replace(id, made) {
-  const old = document.getElementById(id);
-  const part = made.getElementById(id);
-  if (old && part && old.outerHTML !== part.outerHTML) old.replaceWith(part);
+// To a log lines are only added. It follows its end for as long as its reader is there.
+function updateLog(mine, part) {
+  const log = mine.querySelector(".log");
+  const lines = [...part.querySelectorAll(".log > [data-line]")];
+  const last = Number(log.lastElementChild?.dataset.line ?? 0);
+  const added = lines.filter((line) => Number(line.dataset.line) > last);
+  const follows = log.scrollTop + log.clientHeight >= log.scrollHeight - 4;
+  if (added.length && added.length === lines.length && last) {
+    const gap = document.createElement("span");
+    gap.className = "l muted";
+    gap.textContent = `… ${log.dataset.gap}`;
+    log.append(gap);
+  }
+  log.append(...added);
+  if (follows) {
+    while (log.childElementCount > MOST_LINES) log.firstElementChild.remove();
+    log.scrollTop = log.scrollHeight;
+  }
+  mine.querySelector("header")?.replaceWith(part.querySelector("header"));
 }
 
-// Nothing is taken from under somebody's hands: a field that is written in, text that is chosen, a list that is open.
-function busy(part) {
-  if (part.contains(document.activeElement) && document.activeElement.matches("input, textarea, select")) return true;
-  if (part.querySelector("details[open]")) return true;
-  const chosen = getSelection();
-  return Boolean(chosen && !chosen.isCollapsed && part.contains(chosen.anchorNode));
+// Times say how far they are from the moment of the data; with nothing new that is all that changes.
+function countOn(whole, moment) {
+  const now = Date.parse(moment);
+  if (Number.isNaN(now)) return;
+  for (const time of whole.querySelectorAll("time.rel")) {
+    if (inUse(time)) continue;
+    const far = Date.parse(time.dateTime) - now;
+    const words = script.dataset;
+    const text = time.matches(".lasting") ? "{0}" : time.matches(".so-far") ? words.soFar : Math.abs(far) < 1000 ? words.now : far > 0 ? words.in : words.ago;
+    if (Number.isFinite(far) && Math.abs(far) < 3e12) time.textContent = text.replace("{0}", duration(Math.abs(far)));
+  }
 }
 
-function sayAge() {
-  const seconds = Math.floor((performance.now() - heard) / 1000);
-  const old = seconds > 6;
-  age.textContent = old ? age.dataset.old.replace("{0}", seconds) : age.dataset.live;
+function duration(milliseconds) {
+  if (milliseconds < 1000) return `${Math.floor(milliseconds)}ms`;
+  if (milliseconds < 10000) return `${Math.round(milliseconds / 100) / 10}s`;
+  let left = Math.round(milliseconds / 1000);
+  const parts = [];
+  for (const [unit, size] of [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]]) {
+    if (left >= size) parts.push(`${Math.floor(left / size)}${unit}`);
+    left %= size;
+  }
+  return parts.slice(0, 2).join(" ");
+}
+
+function showAge() {
+  const silent = Math.floor((performance.now() - heard) / 1000);
+  const held = heldSince ? Math.floor((performance.now() - heldSince) / 1000) : 0;
+  const old = silent > 6;
+  const says = old ? age.dataset.old : held ? age.dataset.held : age.dataset.live;
+  age.textContent = says.replace("{0}", old ? silent : held);
   age.classList.toggle("is-old", old);
 }
 
