@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -75,6 +76,8 @@ def calls_on(store: Store) -> Calls:
             pass
 
     return {
+        "aenqueue_in": lambda: asyncio.run(store.aenqueue_in(object(), [Item(job="job")])),
+        "enqueue_in": lambda: store.enqueue_in(object(), [Item(job="job")]),
         "acquire": lambda: store.acquire("s", [AskNamed("job", key="k")], lease=LEASE),
         "register_presence": lambda: store.register_presence("s"),
         "wake": lambda: store.wake([1]),

@@ -14,7 +14,7 @@ checks everything that is written here.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from datetime import datetime, timedelta
 from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 
@@ -97,6 +97,16 @@ class Store(Backend):
                 return do(*args, **kwargs)
             with span(verb):
                 return do(*args, **kwargs)
+        except StoreError as error:
+            error.came_from = self._spans
+            raise
+
+    @contextmanager
+    def _within_span(self, verb: str) -> Iterator[None]:
+        """Enter a span around a verb that is awaited."""
+        try:
+            with nullcontext() if (span := self._spans.span) is None else span(verb):
+                yield
         except StoreError as error:
             error.came_from = self._spans
             raise
@@ -419,7 +429,10 @@ class Store(Backend):
             UnsupportedTransaction, UnknownJob, InvalidOption, InvalidPayload, StoreBusy: as there.
         """
         self._check_keys(items)
-        return await self._aenqueue_in(connection, items) if items else []
+        if not items:
+            return []
+        with self._within_span("aenqueue_in"):
+            return await self._aenqueue_in(connection, items)
 
     def _check_keys(self, items: Sequence[Item]) -> None:
         for item in items:

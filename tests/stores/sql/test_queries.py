@@ -22,7 +22,7 @@ KINDS: tuple[Kind, ...] = ("postgres", "mysql", "sqlite")
 def test_a_block_has_one_statement_and_a_sentence_with_its_race(kind: Kind) -> None:
     for block in read_blocks(kind).values():
         assert re.fullmatch(r"[A-Z].*\. Race: .+\.", block.sentence), block.sentence
-        assert block.text.startswith(("SELECT ", "WITH ", "INSERT INTO ", "UPDATE ", "DELETE ")), block.name
+        assert block.text.startswith(("SELECT ", "WITH ", "INSERT INTO ", "UPDATE ", "DELETE ", "SET ")), block.name
         assert ";" not in block.text
         values = set(VALUE.findall(block.text)) | set(re.findall(r"given\.(\w+)", block.text))
         assert values >= {*block.types, *block.rows}
