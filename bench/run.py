@@ -31,6 +31,7 @@ BENCHES = (
     "trips",
     "footprint",
     "apscheduler",
+    "commit",
     "celery_everywhere",
     "rabbitmq",
     "pages",

@@ -28,6 +28,11 @@ def ship(order: int, run: Run) -> int:
         return run.complete(order)
 
 
+def say(line: str) -> None:
+    """Write a line at once, so that another thread's cannot come between."""
+    os.write(1, f"{line}\n".encode())
+
+
 def write(url: str, first: int, count: int, *, dies: bool) -> None:
     """Write ``count`` orders in as many transactions, of which every second one is rolled back.
 
@@ -69,10 +74,10 @@ def write(url: str, first: int, count: int, *, dies: bool) -> None:
             except (StoreError, SQLAlchemyError) as error:
                 with suppress(SQLAlchemyError):
                     connection.rollback()
-                print(f"again {type(error).__name__}: {error}"[:300], flush=True)
+                say(f"again {type(error).__name__}: {error}"[:300])
                 return False
         if number % 2:
-            print(f"committed {number}", flush=True)
+            say(f"committed {number}")
         return True
 
     threads = [threading.Thread(target=work) for _ in range(THREADS)]

@@ -43,6 +43,7 @@ def engine(cluster: Cluster) -> Iterator[Engine]:
     made.dispose()
 
 
+@pytest.mark.timeout(480)
 def test_each_committed_order_is_shipped_once_and_nothing_else_is(
     cluster: Cluster, engine: Engine, dice: random.Random
 ) -> None:
