@@ -27,7 +27,6 @@ from cronsensus.node.decide import (
     LATE_LOOK_SECONDS,
     LOOK_AFTER_WORK,
     LOOKS_APART,
-    POLL,
     RECENTLY_ACTIVE,
     SHARED_FROM,
     TAKEOVER_ROUND_TRIPS,
@@ -47,7 +46,7 @@ from cronsensus.node.turn_order import (
     seconds_to_lookout,
     turn_of,
 )
-from cronsensus.stores.values import NO_DELAY, Partition, View
+from cronsensus.stores.values import NO_DELAY, POLL, Partition, View
 from tests.node.views import NOW, SECOND, holder, job, jobs, view
 
 HERE = 1000.0

@@ -30,6 +30,10 @@ def check_ahead(ahead: timedelta) -> None:
         )
 
 
+POLL = 180.0
+"""Most seconds between two looks of an idle node, where the store notifies nodes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreCapabilities:
     """What a store can do, as data: printed in the documentation, read by the conformance suite.
@@ -42,6 +46,7 @@ class StoreCapabilities:
         notify: wake-ups reach other processes.
         transactional_finish: a run's effects may commit together with its result (G5).
         survives: what an acknowledged write outlives, in words.
+        poll: seconds after which an idle node looks although nothing notified it: a notification may be lost.
     """
 
     name: str
@@ -51,6 +56,7 @@ class StoreCapabilities:
     notify: bool
     transactional_finish: bool
     survives: str
+    poll: float = POLL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,8 @@
 import asyncio
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
@@ -118,6 +120,29 @@ def test_a_committed_run_begins_soon_on_mysql(mysql_url: str) -> None:
         assert handle.result(SOON) == "42 x 1"
 
 
+def test_with_wake_after_a_session_notifies_when_it_has_committed_and_a_driver_within(postgres_url: str) -> None:
+    scheduler, bill = scheduler_on(f"{postgres_url}&wake=after")
+    engine = create_engine(make_url(plain(postgres_url)).set(drivername="postgresql+psycopg"), poolclass=NullPool)
+    with scheduler:
+        with Session(engine) as session, session.begin():
+            with session.begin_nested():
+                first = bill.enqueue_in(session, 1)
+            second = bill.enqueue_in(session, 2)
+            # Two-phase commit refuses what has notified: so it has not.
+            session.connection().exec_driver_sql("SELECT 1")
+        assert [first.result(SOON), second.result(SOON)] == ["1 x 1", "2 x 1"]
+        with Session(engine) as session:
+            bill.enqueue_in(session, 3)
+            session.rollback()
+        with dialled(postgres_url) as connection:
+            third = bill.enqueue_in(connection, 4)
+            connection.commit()
+        assert third.result(SOON) == "4 x 1"
+    assert scheduler.store.capabilities.poll == 30
+    with pytest.raises(InvalidOption, match="choose one of 'inside', 'after'"):
+        Scheduler(f"{postgres_url}&wake=never").define()
+
+
 # --- connections that are awaited -------------------------------------------------------------------------------------
 
 
@@ -153,6 +178,64 @@ def test_a_run_is_enqueued_on_a_connection_that_is_awaited(postgres_url: str) ->
     assert len(list(scheduler.runs(bill))) == 4
 
 
+DJANGO = """
+import sys
+from django.conf import settings
+settings.configure(DATABASES={"default": eval(sys.argv[1])}, USE_TZ=True, TIME_ZONE="Asia/Kolkata")
+import django
+django.setup()
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+from cronsensus import Scheduler
+
+scheduler = Scheduler(sys.argv[2])
+
+@scheduler.job()
+def bill(customer: int) -> int:
+    return customer
+
+scheduler.define()
+with scheduler:
+    with transaction.atomic():
+        with CaptureQueriesContext(connection) as queries:
+            first = bill.enqueue_in(connection, 1)
+        try:
+            with transaction.atomic():
+                bill.enqueue_in(connection, 2)
+                raise KeyError
+        except KeyError:
+            pass
+        assert bill.options(key="k").enqueue_in(connection, 3).created
+        assert not bill.options(key="k").enqueue_in(connection, 3).created
+    assert first.result("10s") == 1
+    try:
+        bill.enqueue_in(connection, 4)
+    except Exception as error:
+        print(type(error).__name__)
+    print(len(queries), sorted(run.args[0] for run in scheduler.runs(bill)))
+"""
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql"])
+def test_a_run_is_enqueued_within_djangos_atomic(kind: str, file: Path, request: pytest.FixtureRequest) -> None:
+    url = f"sqlite:///{file}" if kind == "sqlite" else request.getfixturevalue(f"{kind}_url")
+    read = make_url(url)
+    engines = {"sqlite": "sqlite3", "postgres": "postgresql", "mysql": "mysql"}
+    database = {
+        "ENGINE": f"django.db.backends.{engines[kind]}", "NAME": read.database, "HOST": read.host or "",
+        "PORT": read.port or "", "USER": read.username or "", "PASSWORD": read.password or "",
+    }  # fmt: skip
+    script = DJANGO
+    if kind == "mysql":
+        script = "import pymysql; pymysql.version_info = (2, 2, 1, 'final', 0); pymysql.install_as_MySQLdb()" + DJANGO
+    done = subprocess.run(
+        [sys.executable, "-c", script, repr(database), url], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    statements = {"sqlite": 2, "postgres": 1, "mysql": 2}
+    assert done.stdout.split("\n")[:2] == ["UnsupportedTransaction", f"{statements[kind]} [1, 3]"]
+
+
 # --- drivers ----------------------------------------------------------------------------------------------------------
 
 
@@ -186,6 +269,15 @@ def test_how_long_a_users_statements_wait_for_locks_is_as_before(postgres_url: s
         bill.options(key="key").enqueue_in(connection, 1)
         assert connection.exec_driver_sql("SELECT @@innodb_lock_wait_timeout").scalar() == before
         connection.commit()
+
+
+def test_a_transaction_that_has_failed_says_so(postgres_url: str) -> None:
+    _, bill = scheduler_on(postgres_url)
+    with dialled(postgres_url) as connection:
+        with pytest.raises(psycopg.errors.SyntaxError):
+            connection.execute("nonsense")
+        with pytest.raises(StoreBusy, match="can only be rolled back"):
+            bill.enqueue_in(connection, 1)
 
 
 def test_a_role_with_few_rights_is_enough_on_postgresql(postgres_url: str) -> None:

@@ -147,8 +147,8 @@ class Plans(ABC):
         self._place: Place | None = None
 
     @abstractmethod
-    def plan_items(self, items: Sequence[Item]) -> Plan[list[Enqueued]]:
-        """Create occurrences.
+    def plan_items(self, items: Sequence[Item], *, notify: bool = True) -> Plan[list[Enqueued]]:
+        """Create occurrences; ``notify``: nodes are notified by the transaction, where the database can.
 
         Raises:
             UnknownJob: no such job, or retired.
@@ -246,10 +246,11 @@ class InOneStatement(Plans):
         super().__init__(*args)
         self._channel, self._patience = channel, patience
 
-    def plan_items(self, items: Sequence[Item]) -> Plan[list[Enqueued]]:
+    def plan_items(self, items: Sequence[Item], *, notify: bool = True) -> Plan[list[Enqueued]]:
         """Create occurrences."""
         keyed = _with_keys(items)
-        pieces = frozenset({"keyed"} if any(item.key is not None for item in items) else ())
+        is_keyed = any(item.key is not None for item in items)
+        pieces = frozenset(name for name, wanted in (("keyed", is_keyed), ("notify", notify)) if wanted)
         query = with_pieces(self._dialect.query_alone("enqueue_in"), pieces)
         anew = False
         while True:
@@ -258,10 +259,12 @@ class InOneStatement(Plans):
             values = {
                 "now": self._dialect.host_now(), "rows": json.dumps([_as_json(one) for one in wanted]),
                 "store": place.store, "started": place.started, "place": place.database, "space": self._namespace,
-                "channel": self._channel, "latest": LATEST_MICROS, "sure": anew,
+                "latest": LATEST_MICROS, "sure": anew,
             }  # fmt: skip
-            if pieces:
+            if is_keyed:
                 values["patience"] = f"{round(self._patience * 1000)}ms"
+            if notify:
+                values["channel"] = self._channel
             answer = yield Statement(query, values)
             here, fresh, *_ = answer.rows[0]
             if here and fresh:
@@ -307,8 +310,8 @@ class StepByStep(Plans):
         super().__init__(*args)
         self._patience = patience
 
-    def plan_items(self, items: Sequence[Item]) -> Plan[list[Enqueued]]:
-        """Create occurrences."""
+    def plan_items(self, items: Sequence[Item], *, notify: bool = True) -> Plan[list[Enqueued]]:  # noqa: ARG002
+        """Create occurrences; nobody is notified by the database."""
         keyed = _with_keys(items)
         anew = False
         while True:

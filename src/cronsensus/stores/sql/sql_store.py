@@ -190,6 +190,11 @@ class SqlStore(SqlHandle):
             self._where,
         )
 
+    @property
+    def _notifies_after(self) -> bool:
+        """Whether nodes are to be notified after a user's commit, where there is a hook."""
+        return False
+
     def _make_plans(self, *args: Any) -> Plans:
         return StepByStep(*args)
 
@@ -198,8 +203,9 @@ class SqlStore(SqlHandle):
         theirs = wrap_connection(connection, "enqueue_in")
         with self._user_errors_explained(theirs.database):
             self._prepare_plan(items, is_open=theirs.is_open)
+            told = self._notifies_after and theirs.call_after_commit(self.notify, self.notify)
             with theirs.ready():
-                return run_plan(self._plans.plan_items(items), theirs.execute)
+                return run_plan(self._plans.plan_items(items, notify=not told), theirs.execute)
 
     async def _aenqueue_in(self, connection: Any, items: Sequence[Item]) -> list[Enqueued]:
         """Create occurrences likewise, on a connection that is awaited."""
@@ -208,7 +214,8 @@ class SqlStore(SqlHandle):
         theirs = await wrap_async_connection(connection, "enqueue_in")
         with self._user_errors_explained(theirs.database):
             await asyncio.to_thread(lambda: self._prepare_plan(items, is_open=theirs.is_open))
-            return await run_plan_async(self._plans.plan_items(items), theirs.execute)
+            told = self._notifies_after and theirs.call_after_commit(self.notify, self.notify)
+            return await run_plan_async(self._plans.plan_items(items, notify=not told), theirs.execute)
 
     def _prepare_plan(self, items: Sequence[Item], *, is_open: bool) -> None:
         """Read what a plan has to know; ``is_open``: the user's transaction may hold locks already.

@@ -46,6 +46,10 @@ class UsersAsyncConnection(ABC):
         """Whether a transaction is open, as far as that is known."""
         return True
 
+    def call_after_commit(self, call: Callable[[], object], who: object) -> bool:  # noqa: ARG002 - drivers have no hook
+        """Have something called, once for ``who``, when the transaction is committed; ``False``: there is no hook."""
+        return False
+
     @abstractmethod
     async def execute(self, statement: Statement) -> Answer:
         """Run a statement."""
@@ -97,6 +101,12 @@ class _AsyncSqlalchemy(UsersAsyncConnection):
     @property
     def is_open(self) -> bool:
         return self._found.is_open
+
+    def call_after_commit(self, call: Callable[[], object], who: object) -> bool:
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        return self._found.call_after_commit(lambda: loop.run_in_executor(None, call), who)
 
     async def execute(self, statement: Statement) -> Answer:
         answer: Answer = await self._given.run_sync(lambda _: self._execute(statement))

@@ -20,6 +20,8 @@ from cronsensus.stores.sql.queries import LIST, ROWS, VALUE, Query
 
 T = TypeVar("T")
 _DATABASES = {"mariadb": "mysql"}
+_CALLED_AFTER = "cronsensus_called_after_commit"
+"""Where a session keeps what is called once its transaction has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,10 @@ class UsersConnection(ABC):
         """See to it that a transaction is open, and that texts come as texts."""
         yield
 
+    def call_after_commit(self, call: Callable[[], object], who: object) -> bool:  # noqa: ARG002 - drivers have no hook
+        """Have something called, once for ``who``, when the transaction is committed; ``False``: there is no hook."""
+        return False
+
     @abstractmethod
     def execute_text(self, text: str, values: Mapping[str, Any]) -> Answer:
         """Run the text of a statement."""
@@ -105,12 +111,17 @@ def texts_of(statement: Statement, *, takes_names: bool) -> Iterator[tuple[str, 
 
 
 def _spread_lists(text: str, values: dict[str, Any], *, takes_names: bool) -> tuple[str, Mapping[str, Any]]:
-    for name in LIST.findall(text):
+    for name in _lists_in(text):
         listed = values.pop(name)
         names = [f"{name}_{place}" for place in range(len(listed))]
         values |= dict(zip(names, listed, strict=True))
         text = re.sub(rf"\bIN :{name}\b", f"IN ({', '.join(f':{one}' for one in names)})", text)
     return _for_driver(text, takes_names=takes_names), values
+
+
+@lru_cache(maxsize=128)
+def _lists_in(text: str) -> tuple[str, ...]:
+    return tuple(LIST.findall(text))
 
 
 _PLACED = re.compile(r"(?<![:\w]):([a-z_]+[a-z_0-9]*)")
@@ -168,7 +179,7 @@ def wrap_connection(given: Any, verb: str) -> UsersConnection:
     Raises:
         UnsupportedTransaction: it is something else, or commits each statement by itself.
     """
-    found = _through_sqlalchemy(given, verb) or wrap_driver(given)
+    found = _through_sqlalchemy(given, verb) or _through_django(given) or wrap_driver(given)
     if found is None:
         raise UnsupportedTransaction(_unusable_error(given, verb))
     require_transaction(verb, commits_each=found.commits_each())
@@ -194,17 +205,26 @@ def _through_sqlalchemy(given: Any, verb: str) -> UsersConnection | None:
     aio = sys.modules.get("sqlalchemy.ext.asyncio")
     if aio is not None and isinstance(given, (aio.AsyncSession, aio.AsyncConnection, aio.async_scoped_session)):
         raise UnsupportedTransaction(f"{type(given).__name__} has to be awaited; write: await job.a{verb}(session, …)")
+    session = None
     if orm is not None and isinstance(given, (orm.Session, orm.scoped_session)):
+        session = given() if isinstance(given, orm.scoped_session) else given
         try:
-            given = given.connection()
+            given = session.connection()
         except alchemy.exc.UnboundExecutionError as error:  # type: ignore[union-attr]
             raise UnsupportedTransaction(
                 f"this session has several databases, and which of them is meant cannot be known ({error}); give "
                 f"session.connection(bind_arguments={{'bind': engine}})"
             ) from error
     if alchemy is not None and isinstance(given, alchemy.Connection):
-        return OfSqlalchemy(given, alchemy)
+        return OfSqlalchemy(given, alchemy, session)
     return None
+
+
+def _through_django(given: Any) -> UsersConnection | None:
+    base, utils = sys.modules.get("django.db.backends.base.base"), sys.modules.get("django.utils.connection")
+    if utils is not None and type(given) is utils.ConnectionProxy:  # django.db.connection
+        given = given._connections[given._alias]  # noqa: SLF001 - it gives each attribute, and is of no class
+    return _OfDjango(given) if base is not None and isinstance(given, base.BaseDatabaseWrapper) else None
 
 
 def _unusable_error(given: Any, verb: str) -> str:
@@ -344,12 +364,32 @@ _OF_PACKAGE: Mapping[str, type[OfDriver]] = {
 class OfSqlalchemy(UsersConnection):
     """SQLAlchemy's connection, whatever its driver; text with names is taken by those that it must translate for."""
 
-    def __init__(self, connection: Any, alchemy: Any) -> None:
-        self._connection, self._alchemy = connection, alchemy
+    def __init__(self, connection: Any, alchemy: Any, session: Any = None) -> None:
+        """Take a connection; ``session``: the ORM's, which it is of."""
+        self._connection, self._alchemy, self._session = connection, alchemy, session
         name = connection.dialect.name
         self.database = _DATABASES.get(name, name)
         self.takes_names = connection.dialect.paramstyle != "pyformat"
         self._driver = wrap_driver(connection.connection.driver_connection)
+
+    def call_after_commit(self, call: Callable[[], object], who: object) -> bool:
+        """Have something called when the session's transaction has ended; a connection alone has no hook."""
+        session, event = self._session, self._alchemy.event
+        if session is None:
+            return False
+        if (calls := session.info.get(_CALLED_AFTER)) is None:
+            calls = session.info[_CALLED_AFTER] = {}
+
+            def ended(_: Any, transaction: Any) -> None:
+                if transaction.parent is None:  # no savepoint
+                    waiting: list[Callable[[], object]] = list(calls.values())
+                    calls.clear()
+                    for one in waiting:
+                        one()
+
+            event.listen(session, "after_transaction_end", ended)
+        calls[who] = call
+        return True
 
     @property
     def is_open(self) -> bool:
@@ -382,3 +422,24 @@ class OfSqlalchemy(UsersConnection):
         if found.returns_rows:
             return Answer([tuple(row) for row in found.all()])
         return Answer((), getattr(found, "lastrowid", None))
+
+
+class _OfDjango(UsersConnection):
+    """Django's connection, by its own cursor: so its log, its counts of queries and its wrappers know of it."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self.database = connection.vendor
+
+    def commits_each(self) -> bool:
+        return bool(self._connection.get_autocommit() and not self._connection.in_atomic_block)
+
+    def call_after_commit(self, call: Callable[[], object], who: object) -> bool:  # noqa: ARG002 - Django calls each
+        self._connection.on_commit(call, robust=True)
+        return True
+
+    def execute_text(self, text: str, values: Mapping[str, Any]) -> Answer:
+        with self._connection.cursor() as cursor:
+            cursor.execute(text, values)
+            rows = [] if cursor.description is None else [tuple(row) for row in cursor.fetchall()]
+            return Answer(rows, getattr(cursor, "lastrowid", None))

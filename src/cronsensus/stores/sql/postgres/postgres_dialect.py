@@ -49,6 +49,7 @@ _BEGIN_PARTS = {"read": Part(compile_text(_READ), []), "write": Part(compile_tex
 _COMMIT_PART = Part(Text(b"COMMIT", name=b"COMMIT"), [])  # so it can be told apart on the way
 _pooled: dict[str, bool] = {}
 _MIGRATING_FOR = "5min"
+_POLL_AFTER = 30.0
 
 
 class PostgresDialect(Dialect):
@@ -110,6 +111,8 @@ class PostgresDialect(Dialect):
                 "a killed process, and a crash or restart of the server; a failover as far as the standby that takes "
                 "over had it (synchronous_standby_names)"
             ),
+            # A process may die between a user's commit and the notification that was to follow it.
+            **({"poll": _POLL_AFTER} if self.url.wake == "after" else {}),
         )
 
     # --- transactions -------------------------------------------------------------------------------------------------

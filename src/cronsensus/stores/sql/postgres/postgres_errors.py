@@ -43,6 +43,13 @@ _MEANINGS: dict[str, tuple[type[StoreError], str]] = {
             "WHERE wait_event_type = 'Lock'; or allow more with ?timeout="
         ),
     ),
+    "25P02": (
+        StoreBusy,
+        (
+            "a statement before this one failed, so your transaction can only be rolled back ({answer}); what may fail "
+            "and be gone on from goes into a savepoint"
+        ),
+    ),
     "57014": (
         StoreBusy,
         (

@@ -161,6 +161,10 @@ class PostgresStore(PresenceStore):
                 pass
         return made
 
+    @property
+    def _notifies_after(self) -> bool:
+        return self._url.wake == "after"
+
     def _make_plans(self, *args: Any) -> Plans:
         return InOneStatement(*args, channel=self._wake_ups.channel, patience=self._url.timeout / 2)
 

@@ -18,7 +18,8 @@ from cronsensus.timing.durations import parse_duration
 SCHEMA = "cronsensus"
 TIMEOUT = 10.0
 POOLERS = ("auto", "transaction", "session")
-_OPTIONS = {"schema", "timeout", "pooler"}
+WAKES = ("inside", "after")
+_OPTIONS = {"schema", "timeout", "pooler", "wake"}
 _LIBPQ = {each.keyword.decode() for each in psycopg.pq.Conninfo.get_defaults()} - {"replication", "client_encoding"}
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _LEAST_TIMEOUT = 0.1
@@ -47,12 +48,15 @@ class PostgresUrl:
             that does not answer at all a little later.
         pooler: whether something between this process and the server hands one server connection to several clients:
             ``"auto"`` looks for itself and takes whatever it finds for a transaction pooler.
+        wake: where a run that is enqueued in a transaction of a user's notifies nodes: ``"inside"`` that, which takes
+            one lock of the whole server while it commits; or ``"after"`` it, where there is a hook.
     """
 
     connection: Mapping[str, str] = field(repr=False)
     schema: str = SCHEMA
     timeout: float = TIMEOUT
     pooler: str = "auto"
+    wake: str = "inside"
 
     @property
     def where(self) -> str:
@@ -105,10 +109,16 @@ def read_url(url: str) -> PostgresUrl:
             raise InvalidOption(f"timeout={options['timeout']!r}: give a statement at least {_LEAST_TIMEOUT:g} s")
         parsed = replace(parsed, timeout=timeout)
     if "pooler" in options:
-        if options["pooler"] not in POOLERS:
-            raise InvalidOption(f"pooler={options['pooler']!r}: choose one of {', '.join(map(repr, POOLERS))}")
-        parsed = replace(parsed, pooler=options["pooler"])
+        parsed = replace(parsed, pooler=_read_choice("pooler", options["pooler"], POOLERS))
+    if "wake" in options:
+        parsed = replace(parsed, wake=_read_choice("wake", options["wake"], WAKES))
     return parsed
+
+
+def _read_choice(name: str, given: str, choices: tuple[str, ...]) -> str:
+    if given not in choices:
+        raise InvalidOption(f"{name}={given!r}: choose one of {', '.join(map(repr, choices))}")
+    return given
 
 
 def _read_identifier(name: str) -> str:

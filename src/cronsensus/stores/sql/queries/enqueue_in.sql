@@ -28,7 +28,7 @@ made AS (
     FROM facts CROSS JOIN wished WHERE facts.here AND facts.fresh
     ORDER BY wished.job, wished.called
     {absent: job_id, key}
-    RETURNING id, job_id, "key", (SELECT pg_notify(:channel, ''))
+    RETURNING id, job_id, "key"{also notify: , (SELECT pg_notify(:channel, ''))}
 )
 SELECT facts.here, facts.fresh, made.id, made.job_id, made."key"{also keyed: , CASE WHEN (SELECT count(*) FROM made) >= 0 THEN set_config('lock_timeout', facts.patience, true) END AS restored}
 FROM facts LEFT JOIN made ON TRUE;

@@ -30,7 +30,7 @@ WHERE o.namespace = :space {listed}
     {also until: AND o.scheduled_for <= :until}
 
 -- name: oldest_occurrences
--- Read a page of occurrences, the oldest first. The states stand in the text, where a database sees which partial index will do. Race: none; what is created meanwhile has a higher id.
+-- Read a page of occurrences, the oldest first. The states stand in the text, where a database sees which partial index will do. Race: none; what is created meanwhile has a higher id, but for what a transaction of a user's commits later: that may come behind a page that was read.
 {part: matching} AND o.id > :after ORDER BY o.id LIMIT :size;
 
 -- name: newest_occurrences

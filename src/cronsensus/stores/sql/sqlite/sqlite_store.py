@@ -82,6 +82,11 @@ class SqliteStore(SqlStore):
         """Wake the other handles of this namespace on this host."""
         self._wake_ups.notify()
 
+    @property
+    def _notifies_after(self) -> bool:
+        """Whether nodes are notified where there is a hook; else they see that the log was written, a little later."""
+        return True
+
     def _prepare_plan(self, items: Sequence[Item], *, is_open: bool) -> None:
         try:
             self._plans.find_jobs(items)
