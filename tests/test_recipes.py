@@ -210,6 +210,18 @@ def test_a_message_that_three_consumers_get_at_once_is_charged_once_and_all_have
         assert said(other_amount.lines(), "PayloadMismatch.*amount differs")
 
 
+def test_an_invoice_is_sent_for_each_order_that_was_committed_and_for_no_other():
+    with desk("order_and_invoice") as here:
+        here.start_nodes("order_and_invoice:scheduler", 2)
+        for item in ("book", "lamp"):
+            assert here.start("order_and_invoice.py", item).ended() == []
+        nothing = here.start("order_and_invoice.py", "nothing")
+        assert nothing.process.wait(PATIENCE) == 1
+        assert here.start("order_and_invoice.py", "chair").ended() == []
+        until(lambda: len(said(here.printed(), "invoice of order")) == 3, "three invoices", here)
+        assert sorted(said(here.printed(), "invoice of order")) == [f"invoice of order {n}" for n in (1, 2, 3)]
+
+
 def test_a_run_of_days_ago_is_told_its_own_day():
     with desk("which_day") as here:
         here.start_nodes("which_day:scheduler", 2)

@@ -163,3 +163,14 @@ def test_no_sign_of_life_is_shown_and_none_is_missed(store, server):
     with psycopg.connect(server.url) as connection:
         row = connection.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").fetchone()
     assert row == (0,)
+
+
+def test_a_run_is_enqueued_in_a_transaction_behind_the_pooler(store: PostgresStore, bouncer: PgBouncer) -> None:
+    store.define_jobs([JobSpec(name="bill", function="bill")], release="r1")
+    with psycopg.connect(bouncer.url, prepare_threshold=None) as users:
+        for ends in (users.rollback, users.commit):
+            [made] = store.enqueue_in(users, [Item(job="bill", key="k")])
+            assert made.created
+            assert store.occurrence(made.id) is None
+            ends()
+    assert store.counts().pending == 1
