@@ -64,6 +64,8 @@ LONG: tuple[tuple[str, str], ...] = (
         "tests/integrations/test_rabbitmq_struck.py*",
         "kills real consumers, restarts a broker of their own, and holds a message for a minute",
     ),
+    ("tests/integrations/test_django.py::*postgres*", "a project of Django's, a dozen processes one after the other"),
+    ("tests/integrations/test_django.py::*mysql*", "a project of Django's, a dozen processes one after the other"),
     ("tests/integrations/test_rabbitmq.py::*around_the_commit*", "three processes, of which two are killed"),
     ("tests/test_example_rabbitmq_consumers.py*", "three consumers for a quarter of a minute"),
     ("tests/integrations/test_rabbitmq_broker.py*", "a broker of its own, in alarm and out of patience"),

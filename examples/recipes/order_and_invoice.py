@@ -17,7 +17,7 @@ def send_invoice(order: int) -> None:
 def take_order(item: str) -> None:
     with closing(sqlite3.connect("shop.db")) as connection, connection:  # commits, or rolls back
         connection.execute("CREATE TABLE IF NOT EXISTS orders (id INTEGER PRIMARY KEY, item TEXT)")
-        order = connection.execute("INSERT INTO orders (item) VALUES (?)", [item]).lastrowid
+        [order] = connection.execute("INSERT INTO orders (item) VALUES (?) RETURNING id", [item]).fetchone()
         send_invoice.enqueue_in(connection, order)
         if item == "nothing":
             raise SystemExit("rolled back: neither the order nor its invoice")

@@ -120,6 +120,11 @@ class Declarations:
         self._jobs[spec.name] = declaration
         self.specs_by_name[spec.name] = spec
 
+    def remove_job(self, name: str) -> None:
+        """Forget a job and its function; it is declared anew."""
+        for kept in (self._jobs, self.specs_by_name, self._functions, self._registry):
+            kept.pop(name, None)
+
     def add_retired(self, name: str, reason: str) -> None:
         """Note that a job is gone on purpose.
 

@@ -180,6 +180,11 @@ class Definitions:
 
         return register if function is None else register(function)
 
+    def forget_job(self, name: str) -> None:
+        """Forget a job that was just declared and is declared anew, before anything is started."""
+        self._declared.remove_job(name)
+        self._jobs.pop(name, None)
+
     def retired(self, name: str, *, reason: str = "") -> None:
         """Say that a job which this code declares no more is gone on purpose.
 

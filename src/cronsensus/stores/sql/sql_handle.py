@@ -111,6 +111,11 @@ class SqlHandle(Store):
         made: Self = cast("Any", type(self))(url, namespace=self.namespace, clock=clock)
         return made
 
+    def forget_idle(self) -> None:
+        """Close the connections that nothing uses just now; the next verb opens one."""
+        self._connections.forget_idle()
+        self._lent.forget_idle()
+
     @property
     def unreadable(self) -> tuple[str, ...]:
         """Return what was left out because it cannot be read."""

@@ -1,0 +1,46 @@
+"""What happens when Django is ready: modules that declare jobs are imported, and nothing is started."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from django.apps import AppConfig
+from django.db.models.signals import post_migrate
+from django.utils.module_loading import autodiscover_modules
+
+
+class CronsensusConfig(AppConfig):  # type: ignore[misc]
+    """The app; ``manage.py cronsensus run`` is what starts a node."""
+
+    name = "cronsensus.integrations.django"
+    label = "cronsensus_django"
+    verbose_name = "cronsensus"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Import what declares jobs: a node runs what its process declares, and imports nothing that a store names."""
+        from cronsensus.integrations.django.options import read_options
+
+        post_migrate.connect(prepare_store, sender=self)
+        if modules := read_options().modules:
+            autodiscover_modules(*modules)
+
+
+def prepare_store(sender: AppConfig, *, using: str, verbosity: int = 1, **_: Any) -> None:  # noqa: ARG001 - a signal's
+    """Bring the tables up to date behind ``manage.py migrate``, and put declared jobs into them.
+
+    With that no first enqueue has to define its job, which it could not inside a transaction of SQLite.
+    """
+    from cronsensus.integrations.django.options import read_options
+    from cronsensus.integrations.django.project import find_scheduler, let_go_in_tests
+
+    options = read_options()
+    if options.url is None and using != options.database:
+        return
+    scheduler = find_scheduler()
+    for name in scheduler.store.migrate():
+        if verbosity:
+            sys.stdout.write(f"  cronsensus: {name}\n")
+    scheduler.define()
+    let_go_in_tests()

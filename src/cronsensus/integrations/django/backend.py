@@ -1,0 +1,332 @@
+"""The backend of Django's tasks: each task is a job of its own, by the path of its function.
+
+So a task has a ledger, a page, a pause and series of its own, and may have a schedule: ``@task(cron="0 3 * * *")``.
+What is enqueued inside ``transaction.atomic()`` commits with it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from traceback import format_exception
+from typing import Any, TypeVar
+
+from asgiref.sync import sync_to_async
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
+from django.utils import timezone
+from django.utils.module_loading import import_string
+
+from cronsensus.integrations.django.checks import find_faults
+from cronsensus.integrations.django.options import read_options
+from cronsensus.integrations.django.project import find_scheduler, let_go_in_tests
+from cronsensus.integrations.django.tasks_api import (
+    BaseTaskBackend,
+    Task,
+    TaskContext,
+    TaskError,
+    TaskResult,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    normalize_json,
+    task_enqueued,
+    task_finished,
+    task_started,
+)
+from cronsensus.jobs.job import Job
+from cronsensus.model.job import PolicyOptions
+from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView
+from cronsensus.model.states import State
+from cronsensus.node.run import BaseRun, current_run
+from cronsensus.payload.codec import loads
+from cronsensus.triggers import Trigger, cron
+
+T = TypeVar("T")
+_STATES = {
+    State.PENDING: TaskResultStatus.READY,
+    State.RUNNING: TaskResultStatus.RUNNING,
+    State.SUCCEEDED: TaskResultStatus.SUCCESSFUL,
+}
+_BUILTINS = "builtins."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CronTask(Task):  # type: ignore[misc]
+    """A task that may have a schedule, and policies as a job has them; each is ``None`` unless it was given.
+
+    Attributes:
+        cron: when it runs by itself, with the job's own arguments: none.
+        tz: the zone of that; defaults to ``settings.TIME_ZONE``.
+    """
+
+    cron: str | None = None
+    tz: str | None = None
+    overlap: Any = None
+    catch_up: Any = None
+    catch_up_window: Any = None
+    grace: Any = None
+    on_crash: Any = None
+    max_crashes: Any = None
+    retries: Any = None
+    retry_delay: Any = None
+    retry_factor: Any = None
+    retry_max_delay: Any = None
+    timeout: Any = None
+    concurrency: Any = None
+    keep: Any = None
+
+    def __post_init__(self) -> None:
+        """Check it as Django does, and make it a job."""
+        Task.__post_init__(self)
+        if isinstance(self.get_backend(), Backend):  # a test may have put another one in its place
+            trigger = None if self.cron is None else cron(self.cron, tz=self.tz)
+            declare_task(self, trigger, self.policies)
+
+    @property
+    def policies(self) -> dict[str, Any]:
+        """Return what was given of a job's policies."""
+        found = {name: getattr(self, name) for name in PolicyOptions.__annotations__ if name != "priority"}
+        return {name: value for name, value in found.items() if value is not None} | {"priority": self.priority}
+
+
+_tasks: dict[str, Task] = {}
+_jobs: dict[str, Job[..., Any]] = {}
+"""By path, of this process: Django makes a backend for each thread."""
+
+
+def declare_task(task: Task, trigger: Trigger | None, policies: dict[str, Any]) -> Job[..., Any]:
+    """Make a task a job, unless one of its path is; ``using()`` makes further tasks of one function."""
+    path = task.module_path
+    if path not in _jobs:
+        _jobs[path] = find_scheduler().job(trigger, name=path, **policies)(_runner_of(task))
+        _tasks[path] = task
+    return _jobs[path]
+
+
+def periodic(trigger: Trigger, **policies: Any) -> Callable[[T], T]:
+    """Give a task a schedule, also on Django 6.0, whose ``@task`` takes no further words; it stands above that.
+
+    Example: ``@periodic(cron("0 3 * * *"), retries=3)`` above ``@task`` above the function.
+
+    Raises:
+        ImproperlyConfigured: what stands below it is no task, or one of another backend.
+    """
+
+    def decorate(task: T) -> T:
+        if not isinstance(task, Task) or not isinstance(task.get_backend(), Backend):
+            raise ImproperlyConfigured(
+                "@periodic stands above @task, whose backend is cronsensus.integrations.django.Backend; below it is "
+                f"{task!r}"
+            )
+        _forget_task(task.module_path)
+        declare_task(task, trigger, policies)
+        return task
+
+    return decorate
+
+
+def _forget_task(path: str) -> None:
+    """Forget the declaration of a task that a decorator above it makes anew."""
+    if _jobs.pop(path, None) is not None:
+        find_scheduler()._definitions.forget_job(path)  # noqa: SLF001 - it was declared a line before
+
+
+# --- enqueuing and results --------------------------------------------------------------------------------------------
+
+
+class Backend(BaseTaskBackend):  # type: ignore[misc]
+    """Enqueues tasks as jobs; nodes run them: ``manage.py cronsensus run``."""
+
+    task_class = CronTask
+    supports_defer = supports_async_task = supports_get_result = supports_priority = True
+
+    def enqueue(self, task: Task, args: Any, kwargs: Any) -> TaskResult:
+        """Enqueue a task; inside ``atomic`` its run commits with that.
+
+        Raises:
+            InvalidTask: as Django says it.
+        """
+        self.validate_task(task)
+        policies = task.policies if isinstance(task, CronTask) else {}
+        job = declare_task(task, None, policies)
+        args, kwargs = normalize_json(args), normalize_json(kwargs)
+        options: dict[str, Any] = {"priority": task.priority}
+        if task.run_after is not None:
+            options["at"] = _aware(task.run_after)
+        call = job.options(**options)
+        connection = self._shared_connection()
+        begun = timezone.now()
+        handle = call.enqueue(*args, **kwargs) if connection is None else call.enqueue_in(connection, *args, **kwargs)
+        let_go_in_tests()
+        result = _make_result(task, handle.key, args=args, kwargs=kwargs, enqueued_at=begun, alias=self.alias)
+        task_enqueued.send(type(self), task_result=result)
+        return result
+
+    def _shared_connection(self) -> Any:
+        """Return Django's connection if a transaction is open on it, and it leads to the store."""
+        find_scheduler()
+        options = read_options()
+        if options.url is not None:
+            return None
+        connection: Any = connections[options.database]
+        return connection if connection.in_atomic_block or not connection.get_autocommit() else None
+
+    def get_result(self, result_id: Any) -> TaskResult:
+        """Return what became of a task.
+
+        Raises:
+            TaskResultDoesNotExist: nothing is known of it: not committed yet, pruned, or of no task.
+        """
+        store = find_scheduler()._opened.ready()  # noqa: SLF001 - the room is part of the library
+        found = store.occurrences(OccurrenceFilter(key=str(result_id)), limit=1)
+        if not found:
+            raise TaskResultDoesNotExist(result_id)
+        [seen] = found
+        task = _find_task(seen.job)
+        if task is None:
+            raise TaskResultDoesNotExist(result_id)
+        runs = sorted(store.runs(seen.id), key=lambda one: one.token)
+        let_go_in_tests()
+        return _read_result(task, seen, runs, alias=self.alias)
+
+    def check(self, **kwargs: Any) -> list[Any]:
+        """Return what is wrong with the settings."""
+        return [*super().check(**kwargs), *find_faults(self.queues)]
+
+
+def _find_task(path: str) -> Task | None:
+    try:
+        found = import_string(path)
+    except ImportError:
+        found = None
+    return found if isinstance(found, Task) else _tasks.get(path)
+
+
+def _aware(moment: datetime) -> datetime:
+    return timezone.make_aware(moment) if timezone.is_naive(moment) else moment
+
+
+def _make_result(task: Task, key: str, *, args: Any, kwargs: Any, alias: str, **known: Any) -> TaskResult:
+    given: dict[str, Any] = {
+        "status": TaskResultStatus.READY, "enqueued_at": None, "started_at": None, "finished_at": None,
+        "last_attempted_at": None, "errors": [], "worker_ids": [],
+    }  # fmt: skip
+    return TaskResult(task=task, id=key, args=list(args), kwargs=dict(kwargs), backend=alias, **given | known)
+
+
+def _read_result(task: Task, seen: Occurrence, runs: list[RunView], *, alias: str) -> TaskResult:
+    result = _make_result(
+        task.using(priority=seen.priority), seen.key, args=seen.args, kwargs=seen.kwargs, alias=alias,
+        status=_STATES.get(seen.state, TaskResultStatus.FAILED), enqueued_at=seen.created_at,
+        started_at=runs[0].started_at if runs else None, finished_at=seen.finished_at,
+        last_attempted_at=runs[-1].started_at if runs else None,
+        errors=_errors_of(seen, runs), worker_ids=[run.node or "" for run in runs],
+    )  # fmt: skip
+    if seen.state is State.SUCCEEDED:
+        object.__setattr__(result, "_return_value", None if seen.result is None else loads(seen.result))
+    return result
+
+
+def _errors_of(seen: Occurrence, runs: list[RunView]) -> list[TaskError]:
+    errors = [run.error for run in runs if run.error is not None]
+    if seen.error is not None and not errors:
+        errors.append(seen.error)
+    found = [
+        TaskError(
+            exception_class_path=one.type if "." in one.type else _BUILTINS + one.type,
+            traceback=f"{one.traceback or one.message}\n",
+        )
+        for one in errors
+    ]
+    if not found and seen.state.final and seen.state is not State.SUCCEEDED:
+        found.append(
+            TaskError(exception_class_path=f"{_BUILTINS}RuntimeError", traceback=f"{seen.state}: {seen.reason}\n")
+        )
+    return found
+
+
+# --- running ----------------------------------------------------------------------------------------------------------
+
+
+def _runner_of(task: Task) -> Callable[..., Any]:
+    """Return the function of a task's job: it sends Django's signals, and gives the context where it is wanted."""
+    function = task.func
+
+    def begin(args: Any, kwargs: Any) -> TaskResult | None:
+        run = current_run()
+        if run is None:
+            return None
+        result = _result_of_run(task, run, args, kwargs)
+        task_started.send(Backend, task_result=result)
+        return result
+
+    def with_context(result: TaskResult | None, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (TaskContext(task_result=result), *args) if task.takes_context else args
+
+    if inspect.iscoroutinefunction(function):
+
+        async def run_async(*args: Any, **kwargs: Any) -> Any:
+            result = await sync_to_async(begin)(args, kwargs)
+            try:
+                value = normalize_json(await function(*with_context(result, args), **kwargs))
+            except BaseException as error:
+                await sync_to_async(_end)(result, error=error)
+                raise
+            await sync_to_async(_end)(result, value=value)
+            return value
+
+        made: Callable[..., Any] = run_async
+    else:
+
+        def run_task(*args: Any, **kwargs: Any) -> Any:
+            result = begin(args, kwargs)
+            try:
+                value = normalize_json(function(*with_context(result, args), **kwargs))
+            except BaseException as error:
+                _end(result, error=error)
+                raise
+            _end(result, value=value)
+            return value
+
+        made = run_task
+    functools.update_wrapper(made, function)
+    del made.__wrapped__  # type: ignore[attr-defined]
+    signature = inspect.signature(function)
+    if task.takes_context:
+        signature = signature.replace(parameters=list(signature.parameters.values())[1:])
+    made.__signature__ = signature  # type: ignore[attr-defined]
+    return made
+
+
+def _result_of_run(task: Task, run: BaseRun, args: Any, kwargs: Any) -> TaskResult:
+    now = timezone.now()
+    return _make_result(
+        task, run.key, args=args, kwargs=kwargs, alias=task.backend, status=TaskResultStatus.RUNNING,
+        started_at=now, last_attempted_at=now, worker_ids=[""] * run.attempt,
+    )  # fmt: skip
+
+
+def _end(result: TaskResult | None, *, value: Any = None, error: BaseException | None = None) -> None:
+    """Tell Django that a task has finished."""
+    if result is None:
+        return
+    known: dict[str, Any] = {
+        "status": TaskResultStatus.SUCCESSFUL,
+        "finished_at": timezone.now(),
+        "_return_value": value,
+    }
+    if error is not None:
+        known |= {"status": TaskResultStatus.FAILED, "_return_value": None}
+        kind = type(error)
+        result.errors.append(
+            TaskError(
+                exception_class_path=f"{kind.__module__}.{kind.__qualname__}",
+                traceback="".join(format_exception(error)),
+            )
+        )
+    for name, one in {**known, "finished_at": timezone.now()}.items():
+        object.__setattr__(result, name, one)
+    task_finished.send(Backend, task_result=result)

@@ -1,0 +1,82 @@
+"""What Django's system check says of a project that uses cronsensus."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error
+from django.core.checks import Warning as CheckWarning
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
+
+from cronsensus.integrations.django.options import read_options
+from cronsensus.stores.filesystems import is_network, kind_of
+
+
+def find_faults(queues: Collection[str]) -> list[CheckMessage]:
+    """Return errors and warnings about the settings.
+
+    Args:
+        queues: of the backend; nodes run those of all.
+    """
+    try:
+        options = read_options()
+    except ImproperlyConfigured as error:
+        return [Error(str(error), id="cronsensus.E003")]
+    found: list[CheckMessage] = []
+    if not settings.USE_TZ:
+        hint = "USE_TZ = True"
+        found.append(
+            CheckWarning("USE_TZ is off, so run_after and due times are ambiguous", hint=hint, id="cronsensus.W001")
+        )
+    if len(queues) > 1:
+        found.append(
+            CheckWarning(
+                f"nodes run the tasks of all QUEUES alike: {', '.join(sorted(queues))}", id="cronsensus.W005",
+                hint="give what must not wait a priority, or run a project of its own for it",
+            )
+        )  # fmt: skip
+    if options.url is not None:
+        found.append(
+            CheckWarning(
+                "the store is no database of Django's, so tasks do not commit with its transactions",
+                id="cronsensus.W004", hint="leave CRONSENSUS['url'] out, or enqueue in transaction.on_commit()",
+            )
+        )  # fmt: skip
+        return found
+    connection: Any = connections[options.database]
+    return found + (_faults_of_sqlite(options.database, connection) if connection.vendor == "sqlite" else [])
+
+
+def _faults_of_sqlite(alias: str, connection: Any) -> list[CheckMessage]:
+    known, given = connection.settings_dict, connection.settings_dict.get("OPTIONS", {})
+    where = f"DATABASES[{alias!r}]"
+    found: list[CheckMessage] = []
+    kind = kind_of(_folder_of(known["NAME"]))
+    if is_network(kind):
+        found.append(
+            Error(
+                f"{where} lies on a network file system ({kind}), where SQLite's locks do not hold between hosts",
+                hint="use a local disk, or a server", id="cronsensus.E002",
+            )
+        )  # fmt: skip
+    if given.get("transaction_mode") != "IMMEDIATE":
+        found.append(
+            CheckWarning(
+                f"{where}: a transaction that reads, and enqueues after another process has written, fails at once",
+                hint=f"{where}['OPTIONS'] = {{'transaction_mode': 'IMMEDIATE'}}", id="cronsensus.W002",
+            )
+        )  # fmt: skip
+    if float(given.get("timeout", 5)) < 5:
+        found.append(
+            CheckWarning(f"{where} gives up a lock after {given['timeout']} s", hint="5 or more", id="cronsensus.W003")
+        )
+    return found
+
+
+def _folder_of(name: object) -> Any:
+    from pathlib import Path
+
+    return Path(str(name)).resolve().parent

@@ -1,0 +1,74 @@
+"""The one scheduler of a Django project, made from its settings when it is first used."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from django.conf import settings
+from django.test.utils import _TestState
+
+from cronsensus.integrations.django.database import url_of
+from cronsensus.integrations.django.options import ProjectOptions, read_options
+from cronsensus.integrations.django.running import mind_connections
+from cronsensus.scheduler import Scheduler
+from cronsensus.stores.sql.sql_handle import SqlHandle
+
+_lock = threading.RLock()
+_made: tuple[Scheduler, str] | None = None
+"""The scheduler, and the URL that it was given last."""
+
+
+class ProjectScheduler(Scheduler):
+    """A scheduler around whose runs Django's connections are looked after."""
+
+    def job(self, *given: Any, **options: Any) -> Any:
+        """Declare a job; see ``Scheduler.job``."""
+        declare = self._definitions.job(*given, **options)
+        return lambda function: declare(mind_connections(function))
+
+    def function(self, function: Any = None, /, **options: Any) -> Any:
+        """Register a function for jobs that are added at run time; see ``Scheduler.function``."""
+        register: Callable[[Any], Any] = self._definitions.function(**options)
+        return (
+            (lambda one: register(mind_connections(one))) if function is None else register(mind_connections(function))
+        )
+
+
+def find_scheduler() -> Scheduler:
+    """Return the scheduler of the project, on the database as it is called now: a test has another one.
+
+    Raises:
+        ImproperlyConfigured: the settings name no database that could be the store.
+    """
+    global _made  # noqa: PLW0603 - one for each process
+    options = read_options()
+    url = find_url(options)
+    with _lock:
+        if _made is None:
+            given = {"tz": settings.TIME_ZONE} | dict(options.scheduler)
+            _made = ProjectScheduler(url, **given), url
+        found, before = _made
+        if url != before and not found.started:
+            found.configure({"url": url})
+            _made = found, url
+        return found
+
+
+def find_url(options: ProjectOptions) -> str:
+    """Return the URL of the store."""
+    return options.url or url_of(options.database)
+
+
+def is_in_tests() -> bool:
+    """Whether Django's test runner has made the databases, and will take them away."""
+    return hasattr(_TestState, "saved_data")
+
+
+def let_go_in_tests() -> None:
+    """Close what the store keeps open and does not use: a database with a connection cannot be dropped."""
+    if is_in_tests() and _made is not None:
+        store: Any = _made[0].store
+        if isinstance(store, SqlHandle):
+            store.forget_idle()

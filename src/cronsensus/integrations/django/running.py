@@ -1,0 +1,73 @@
+"""What goes on around a run in a Django project: connections that are closed, and a transaction that ends the run."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.db import close_old_connections, connections, transaction
+
+from cronsensus.node.run import current_run
+from cronsensus.run import Run
+
+
+def mind_connections(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that closes Django's connections that are over their age before and after each run.
+
+    Without a run, in a test say, it is the function itself: closing would end the test's own transaction.
+    """
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def run_async(*args: Any, **kwargs: Any) -> Any:
+            if _is_called():
+                return await function(*args, **kwargs)
+            await sync_to_async(close_old_connections)()
+            try:
+                return await function(*args, **kwargs)
+            finally:
+                await sync_to_async(close_old_connections)()
+
+        return run_async
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if _is_called():
+            return function(*args, **kwargs)
+        close_old_connections()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            close_old_connections()
+
+    return run
+
+
+def _is_called() -> bool:
+    """Whether a function is just called, and no run of a node's."""
+    return current_run() is None
+
+
+@contextmanager
+def atomic(run: Run, *, using: str | None = None, result: Any = None) -> Iterator[None]:
+    """Open ``transaction.atomic()`` whose commit is the end of the run: both are there, or neither.
+
+    Args:
+        run: the run, which a function gets by a parameter that is annotated with ``Run``.
+        using: the alias of the store's database; defaults to that of ``settings.CRONSENSUS``.
+        result: of the run.
+
+    Raises:
+        UnsupportedTransaction: the store is another database.
+        LeaseLost: the run was taken over; nothing of it is committed.
+    """
+    from cronsensus.integrations.django.options import read_options
+
+    alias = using or read_options().database
+    with transaction.atomic(using=alias, durable=True):
+        yield
+        run.complete_in(connections[alias].connection, result)

@@ -1,0 +1,24 @@
+import json
+import os
+
+import django
+
+SECRET_KEY = "x"
+USE_TZ = True
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+TIME_ZONE = "Europe/Paris"
+INSTALLED_APPS = [
+    "django.contrib.contenttypes",
+    "django.contrib.auth",
+    *([] if django.VERSION >= (6,) else ["django_tasks"]),
+    "shop",
+    "cronsensus.integrations.django",
+]
+DATABASES = {"default": json.loads(os.environ["SHOP_DATABASE"])}
+TASKS = {"default": {"BACKEND": "cronsensus.integrations.django.Backend"}}
+CRONSENSUS = json.loads(os.environ.get("SHOP_CRONSENSUS", "{}"))
+if DATABASES["default"]["ENGINE"].endswith("mysql"):
+    import pymysql
+
+    pymysql.version_info = (2, 2, 1, "final", 0)  # what Django asks of mysqlclient
+    pymysql.install_as_MySQLdb()

@@ -1,0 +1,27 @@
+"""A project's own tests, run by Django's test runner."""
+
+from django.test import TestCase, TransactionTestCase
+
+from cronsensus.integrations.django import scheduler
+from shop import tasks
+from shop.models import Order
+
+
+class InATransaction(TestCase):
+    def test_a_task_is_called(self):
+        order = Order.objects.create(item="a book")
+        assert tasks.send_invoice.call(order.pk) == f"invoice of order {order.pk}"
+        order.refresh_from_db()
+        assert order.invoices == 1
+
+    def test_a_task_is_enqueued_and_gone_with_the_test(self):
+        result = tasks.send_invoice.enqueue(1)
+        assert str(result.status) == "READY"
+        assert not list(scheduler.runs(tasks.send_invoice.module_path))
+
+
+class WithCommits(TransactionTestCase):
+    def test_a_task_is_enqueued_and_its_result_is_found(self):
+        result = tasks.send_invoice.enqueue(1)
+        found = tasks.send_invoice.get_result(result.id)
+        assert (str(found.status), found.args) == ("READY", [1])
