@@ -345,18 +345,22 @@ class Deliveries:
         self._drop(delivery)
 
     def _drop(self, delivery: Delivery) -> None:
-        """Be done with a delivery; the first of its copies takes its place."""
         with self._lock:
-            if self._by_key.get(delivery.key) is not delivery:
-                return
-            del self._by_key[delivery.key]
-            if delivery.copies:
-                following, *others = delivery.copies
-                following.copies = others
-                self._held = max(0, self._held - 1)
-                self._by_key[following.key] = following
-                self._requeue_locked(following)
+            self._drop_locked(delivery)
         self._ask_for_waiting()
+
+    def _drop_locked(self, delivery: Delivery) -> None:
+        """Be done with a delivery; the first of its copies takes its place: it may have come by a later connection."""
+        if self._by_key.get(delivery.key) is not delivery:
+            return
+        del self._by_key[delivery.key]
+        copies = [one for one in delivery.copies if one.channel.is_open and not self._stopping]
+        self._held = max(0, self._held - len(delivery.copies) + len(copies[1:]))
+        if copies:
+            following = copies[0]
+            following.copies = copies[1:]
+            self._by_key[following.key] = following
+            self._waiting.append(following)
 
     def _requeue(self, delivery: Delivery) -> None:
         with self._lock:
@@ -366,9 +370,7 @@ class Deliveries:
     def _requeue_locked(self, delivery: Delivery, *, first: bool = False) -> None:
         delivery.place = Place.WAITING
         if not delivery.channel.is_open or self._stopping:  # its message is the broker's again
-            if self._by_key.get(delivery.key) is delivery:
-                del self._by_key[delivery.key]
-                self._held = max(0, self._held - len(delivery.copies))
+            self._drop_locked(delivery)
             return
         (self._waiting.appendleft if first else self._waiting.append)(delivery)
 
@@ -416,8 +418,8 @@ class Deliveries:
             if accepted:
                 self._acknowledge(delivery)
                 self._drop(delivery)
-            elif stopping:
-                self._drop(delivery)  # the broker has it again when the connection is closed
+            elif stopping or not delivery.channel.is_open:
+                self._drop(delivery)  # the broker has it again, or will when the connection is closed
             elif self._by_key.get(delivery.key) is delivery:
                 self._hold_message(delivery, timedelta(seconds=LONGEST_PAUSE), here=True)
             else:  # it has no key, or is a copy of one that is here
