@@ -97,6 +97,11 @@ def consumer(
     for name, number, least in (("attempts", attempts, 1), ("threads", threads, 1), ("room", room, 0)):
         if isinstance(number, bool) or number < least:
             raise InvalidOption(f"{name}={number!r}: a whole number, at least {least}")
+    if ack == "done" and parse_duration(backoff, what="backoff") > LONGEST_BACKOFF:
+        raise InvalidOption(
+            f'backoff={backoff!r}: at most one minute, because the broker waits meanwhile; with ack="stored" it does '
+            "not, and it may be any time"
+        )
     job = name_kept_job(RABBITMQ, queue)
     kept = parse_duration(keep, what="keep")
     if not kept:
