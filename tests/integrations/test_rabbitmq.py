@@ -127,6 +127,39 @@ def test_no_id_no_json_another_body_and_an_end_by_hand_are_put_aside_and_the_res
     assert [one.reason for one in ledger.wait_for_end("poison")] == ["poison"]
 
 
+def test_an_exception_that_has_no_text_or_no_utf8_and_a_coroutine_that_nobody_awaits_are_put_aside(
+    ledger: Ledger, queue: Queue
+) -> None:
+    class Speechless(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    async def later() -> None: ...
+
+    @consumer(ledger.scheduler(), queue.name, attempts=1, threads=1)
+    def charge(body: bytes, message: Message) -> Any:
+        match message.message_id:
+            case "speechless":
+                raise Speechless
+            case "half":
+                raise ValueError("half a character: \ud800, and NUL: \0" + "x" * 1_000_000)
+            case "later":
+                return later()
+
+    queue.send("speechless", "half", "later", "m1", body=b"")
+    with running(charge, queue.url):
+        letters = queue.dead_letters(3)
+        ledger.wait_for_end("m1")
+    errors = {one.message_id: one.headers["x-cronsensus-error"] for one, _ in letters}
+    assert "Speechless: (the exception's __str__ raised RuntimeError)" in errors["speechless"]
+    assert errors["half"].startswith(r"ValueError: half a character: \ud800, and NUL: \x00xxx")
+    assert "'coroutine', which nobody awaits" in errors["later"]
+    [half] = ledger.wait_for_end("half")
+    assert half.error is not None
+    assert len(half.error.message) < 10_000
+    assert queue.left == 0
+
+
 def test_what_runs_elsewhere_waits_in_the_delay_queue_where_there_is_no_room(ledger: Ledger, queue: Queue) -> None:
     done: list[str | None] = []
 
@@ -371,7 +404,7 @@ def test_what_cannot_be_declared_says_what_to_write() -> None:
         consumer(scheduler, "payments", transaction=True)(lambda body: None)
     for options in (
         {"dead_letter": None}, {"dead_letter": "payments"}, {"attempts": 0}, {"key": "{order}"}, {"key": "orders"},
-        {"type": "stream"}, {"keep": "0s"}, {"threads": 0},
+        {"type": "stream"}, {"keep": "0s"}, {"threads": 0}, {"backoff": "2m"},
     ):  # fmt: skip
         with pytest.raises(InvalidOption):
             consumer(scheduler, "payments", **options)(lambda body: None)

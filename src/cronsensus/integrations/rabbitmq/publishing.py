@@ -22,9 +22,9 @@ from cronsensus.integrations.rabbitmq.options import Options
 from cronsensus.integrations.rabbitmq.queues import declare_queues
 from cronsensus.model.ends import Final
 from cronsensus.model.occurrence import Occurrence, RunError
+from cronsensus.node.executors.result import clean_text
 from cronsensus.process.background import Background
 from cronsensus.process.logger import Logger
-from cronsensus.security.masking import mask
 
 _log = Logger("cronsensus.rabbitmq")
 
@@ -62,7 +62,7 @@ class DeadLetter:
         """Return the headers that say so."""
         values = {
             "reason": self.reason,
-            "error": mask(self.error)[:LONGEST_ERROR],
+            "error": clean_text(self.error, LONGEST_ERROR),
             "attempts": self.attempts,
             "run": self.run,
             "queue": queue,
