@@ -266,6 +266,26 @@ def test_stopped_it_finishes_what_runs_and_gives_back_what_it_had_acquired_ahead
     wait_for(lambda: queue.left == 8, "messages that went back")
 
 
+def test_with_a_prefetch_of_its_threads_a_consumer_takes_no_message_that_an_idle_one_could_run(
+    ledger: Ledger, queue: Queue
+) -> None:
+    both_run = threading.Barrier(2)
+
+    def make() -> Consumer[..., Any]:
+        @consumer(ledger.scheduler(), queue.name, threads=1, prefetch=1)
+        def charge(body: bytes) -> None:
+            both_run.wait(PATIENCE)
+
+        return charge
+
+    with running(make(), queue.url):
+        queue.send("m1", "m2", "m3", "m4", body=b"")
+        wait_for(lambda: ledger.seen("m1"), "a run")
+        with running(make(), queue.url):
+            ends = ledger.wait_for_end("m1", "m2", "m3", "m4")
+    assert [(one.state, one.attempt) for one in ends] == [(State.SUCCEEDED, 1)] * 4
+
+
 def test_messages_acknowledged_together_leave_out_one_before_them_that_is_not_done(
     ledger: Ledger, queue: Queue
 ) -> None:
@@ -405,6 +425,7 @@ def test_what_cannot_be_declared_says_what_to_write() -> None:
     for options in (
         {"dead_letter": None}, {"dead_letter": "payments"}, {"attempts": 0}, {"key": "{order}"}, {"key": "orders"},
         {"type": "stream"}, {"keep": "0s"}, {"threads": 0}, {"backoff": "2m"},
+        {"prefetch": 7}, {"threads": 2, "room": 2, "prefetch": 3}, {"room": 70_000},
     ):  # fmt: skip
         with pytest.raises(InvalidOption):
             consumer(scheduler, "payments", **options)(lambda body: None)

@@ -54,8 +54,6 @@ STORE_PAUSE = 0.5
 """Seconds between two asks while the store is away."""
 LONGEST_HELD = 900.0
 """Seconds that a message is held here: half of the 30 minutes after which a broker closes the channel."""
-AHEAD = 3
-"""Messages for each thread that are acquired before it is free: with fewer, threads wait for a server that syncs."""
 SUSPECTED = 2
 """Crashes after which no other such message runs beside a message."""
 
@@ -112,7 +110,7 @@ class Deliveries:
         self._by_key: dict[str, Delivery] = {}
         self._waiting: deque[Delivery] = deque()
         self._ready: deque[tuple[Delivery, Won]] = deque()
-        self._free = (1 + AHEAD) * options.threads
+        self._free = options.prefetch - options.room
         self._suspect: Delivery | None = None
         self._held = 0
         self._publishing = 0
@@ -124,7 +122,7 @@ class Deliveries:
     @property
     def prefetch(self) -> int:
         """How many messages the broker may deliver before one of them is acknowledged."""
-        return (1 + AHEAD) * self._options.threads + self._options.room
+        return self._options.prefetch
 
     def receive(self, channel: Any, tag: int, message: Message) -> None:
         """Accept what the broker delivers."""
