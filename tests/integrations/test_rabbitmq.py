@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -178,6 +179,25 @@ def test_what_runs_elsewhere_waits_in_the_delay_queue_where_there_is_no_room(led
     channel = queue.connection.channel()
     held = channel.queue_declare(f"{queue.name}.held", passive=True).method.message_count
     assert held + queue.left == 1  # it comes back after some seconds, and is then found to have succeeded
+
+
+def test_a_backoff_that_is_longer_than_the_delay_queue_keeps_a_message_is_waited_for(
+    ledger: Ledger, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cronsensus.integrations.rabbitmq.queues.HELD_FOR", timedelta(seconds=0.2))
+    attempts: list[float] = []
+
+    @consumer(ledger.scheduler(), queue.name, threads=1, room=0, attempts=2, backoff="1s")
+    def charge(body: bytes) -> None:
+        attempts.append(time.monotonic())
+        raise ValueError("declined")
+
+    queue.send("m1", body=b"")
+    with running(charge, queue.url):
+        [(letter, _)] = queue.dead_letters(1)
+    assert len(attempts) == 2
+    assert attempts[1] - attempts[0] > 0.95
+    assert "x-cronsensus-not-before" not in letter.headers
 
 
 def test_messages_that_have_crashed_twice_do_not_run_beside_each_other(ledger: Ledger, queue: Queue) -> None:

@@ -33,7 +33,7 @@ from typing import Any
 from cronsensus.errors import InvalidOption, InvalidPayload, LeaseLost, StoreError
 from cronsensus.integrations.rabbitmq.limits import DeliveryLimitWarning
 from cronsensus.integrations.rabbitmq.messages import Handler, Message, MessageKey
-from cronsensus.integrations.rabbitmq.options import Options
+from cronsensus.integrations.rabbitmq.options import LONGEST_BACKOFF, Options
 from cronsensus.integrations.rabbitmq.publishing import DeadLetter, Publisher
 from cronsensus.integrations.results import error_text
 from cronsensus.membership.timer import Timer
@@ -133,15 +133,20 @@ class Deliveries:
             text = str(error) if isinstance(error, InvalidOption) else f"{type(error).__name__}: {error}"
             self._bury(delivery, DeadLetter("no-key", f"{text}. It is in {self._options.dead_letter!r}."))
             return
+        backoff = message.not_before - self._now_in_ms()
+        waits = backoff > 0
         with self._lock:
             first = self._by_key.setdefault(delivery.key, delivery)
             crowded = self._held >= self._options.room
-            if first is delivery:
+            if first is delivery and not waits:
                 self._waiting.append(delivery)
-            elif not crowded:
+            elif first is not delivery and not crowded:
                 first.copies.append(delivery)
                 self._held += 1
-        if first is delivery:
+        if first is delivery and waits:
+            # At most so long: it was a process that said so whose clock may be fast, or anybody who publishes.
+            self._hold_message(delivery, timedelta(seconds=min(backoff / 1000, LONGEST_BACKOFF.total_seconds())))
+        elif first is delivery:
             self._ask_for_waiting()
         elif crowded:
             self._delay(delivery)
@@ -389,7 +394,7 @@ class Deliveries:
         if stays:
             self._timer.call_after(seconds, partial(self._resume, delivery))
         else:
-            self._delay(delivery)
+            self._delay(delivery, after)
 
     def _resume(self, delivery: Delivery) -> None:
         with self._lock:
@@ -399,8 +404,12 @@ class Deliveries:
             self._requeue_locked(delivery)
         self._ask_for_waiting()
 
-    def _delay(self, delivery: Delivery) -> None:
-        self._publish(delivery, partial(self._publisher.delay, delivery.message))
+    def _delay(self, delivery: Delivery, after: timedelta | None = None) -> None:
+        until = None if after is None else self._now_in_ms() + int(after.total_seconds() * 1000)
+        self._publish(delivery, partial(self._publisher.delay, delivery.message, until=until))
+
+    def _now_in_ms(self) -> int:
+        return int(self._clock.now().timestamp() * 1000)
 
     def _bury(self, delivery: Delivery, letter: DeadLetter) -> None:
         self._publish(delivery, partial(self._publisher.bury, delivery.message, letter))

@@ -21,6 +21,8 @@ from cronsensus.run import Run
 DEFAULT_KEY = "{properties.message_id}"
 BODY = "body"
 """As ``key=``: the hash of the body is the key."""
+NOT_BEFORE = "x-cronsensus-not-before"
+"""The header of a delayed message: it waits for its next attempt until then, in milliseconds of Unix time."""
 _NOT_ASYNC = "pika runs threads. For aio-pika and FastStream there is a recipe in docs/rabbitmq.md"
 
 
@@ -51,6 +53,12 @@ class Message:
         """The id that its producer gave it."""
         found: str | None = self.properties.message_id
         return found
+
+    @property
+    def not_before(self) -> int:
+        """When its next attempt is, in milliseconds of Unix time; 0: at once."""
+        found = self.headers.get(NOT_BEFORE)
+        return found if isinstance(found, int) else 0
 
     @property
     def fingerprint(self) -> str:

@@ -17,7 +17,7 @@ import pika
 from pika.exceptions import AMQPError
 
 from cronsensus.errors import ConfigurationError
-from cronsensus.integrations.rabbitmq.messages import Message
+from cronsensus.integrations.rabbitmq.messages import NOT_BEFORE, Message
 from cronsensus.integrations.rabbitmq.options import Options
 from cronsensus.integrations.rabbitmq.queues import declare_queues
 from cronsensus.model.ends import Final
@@ -33,8 +33,8 @@ PATIENCE = 5.0
 LONGEST_ERROR = 2000
 HEADER = "x-cronsensus-"
 _PERSISTENT = 2
-_ROUTES = ("CC", "BCC")
-"""Headers by which the broker would send a copy to more queues."""
+_DROPPED = ("CC", "BCC", NOT_BEFORE)
+"""Headers by which the broker would send a copy to more queues, and our own of an earlier attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +100,16 @@ class Publisher:
             lambda: then(self._publish(self._options.dead_letter, message, letter.headers(self._options.queue)))
         )
 
-    def delay(self, message: Message, then: Callable[[bool], object]) -> None:
-        """Put a message into the delay queue soon; ``then`` is told whether the broker has it."""
-        self._background.submit(lambda: then(self._publish(self._options.held, message, {})))
+    def delay(self, message: Message, then: Callable[[bool], object], *, until: int | None = None) -> None:
+        """Put a message into the delay queue soon; ``then`` is told whether the broker has it.
+
+        Args:
+            message: as it came.
+            then: called on a thread of this.
+            until: it is not to run before, in milliseconds of Unix time: it may come back earlier.
+        """
+        headers = {} if until is None else {NOT_BEFORE: until}
+        self._background.submit(lambda: then(self._publish(self._options.held, message, headers)))
 
     def close(self) -> None:
         """Close the connection once what is to be published is."""
@@ -136,7 +143,7 @@ class Publisher:
 
 def _properties_of_copy(message: Message, headers: dict[str, Any], *, expires: bool) -> Any:
     properties = copy.copy(message.properties)
-    kept = {name: value for name, value in message.headers.items() if name not in _ROUTES}
+    kept = {name: value for name, value in message.headers.items() if name not in _DROPPED}
     if properties.user_id:  # the broker refuses one that is not this connection's
         kept[f"{HEADER}user-id"], properties.user_id = properties.user_id, None
     if not expires:  # or the dead letter would vanish
