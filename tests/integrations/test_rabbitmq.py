@@ -146,6 +146,8 @@ def test_an_exception_that_has_no_text_or_no_utf8_and_a_coroutine_that_nobody_aw
                 raise ValueError("half a character: \ud800, and NUL: \0" + "x" * 1_000_000)
             case "later":
                 return later()
+            case _:
+                return None
 
     queue.send("speechless", "half", "later", "m1", body=b"")
     with running(charge, queue.url):

@@ -7,6 +7,7 @@ import pytest
 
 from cronsensus.integrations.rabbitmq import Message, consumer
 from cronsensus.integrations.rabbitmq.deliveries import Deliveries
+from cronsensus.integrations.rabbitmq.publishing import Publisher
 from cronsensus.model.states import State
 from tests.integrations.rabbitmq_queue import PATIENCE, Ledger, Queue, running, wait_for
 from tests.servers.proxy import Proxy
@@ -76,3 +77,28 @@ def test_a_message_that_fails_after_its_connection_was_lost_is_tried_again_by_it
     assert (end.state, end.attempt) == (State.SUCCEEDED, 2)
     assert attempts == [False, True]
     wait_for(lambda: queue.left == 0, "an empty queue")
+
+
+def test_the_connection_that_publishes_dead_letters_is_closed_when_it_is_idle_and_opened_again(
+    ledger: Ledger, queue: Queue, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[bool] = []
+    drop_connection = Publisher._drop_connection
+
+    def drop(publisher: Publisher) -> None:
+        closed.append(publisher._connection is not None)
+        drop_connection(publisher)
+
+    monkeypatch.setattr(Publisher, "_drop_connection", drop)
+    monkeypatch.setattr("cronsensus.integrations.rabbitmq.publishing.IDLE", 0.1)
+
+    @consumer(ledger.scheduler(), queue.name, attempts=1)
+    def charge(body: bytes) -> None:
+        raise ValueError("declined")
+
+    with running(charge, proxy.url):
+        queue.send("m1", body=b"")
+        wait_for(lambda: closed == [True], "that it is closed")
+        queue.send("m2", body=b"")
+        wait_for(lambda: closed == [True, True], "that it is opened, and closed again")
+        assert proxy.connections == 3

@@ -20,16 +20,21 @@ from cronsensus.errors import ConfigurationError
 from cronsensus.integrations.rabbitmq.messages import NOT_BEFORE, Message
 from cronsensus.integrations.rabbitmq.options import Options
 from cronsensus.integrations.rabbitmq.queues import declare_queues
+from cronsensus.membership.timer import Timer
 from cronsensus.model.ends import Final
 from cronsensus.model.occurrence import Occurrence, RunError
 from cronsensus.node.executors.result import clean_text
 from cronsensus.process.background import Background
 from cronsensus.process.logger import Logger
+from cronsensus.timing.clock import SystemClock
 
 _log = Logger("cronsensus.rabbitmq")
 
 PATIENCE = 5.0
 """Seconds that the broker may take to accept what is published."""
+HEARTBEAT = 20
+IDLE = 5.0
+"""Seconds without anything to publish after which the connection is closed; well below twice ``HEARTBEAT``."""
 LONGEST_ERROR = 2000
 HEADER = "x-cronsensus-"
 _PERSISTENT = 2
@@ -82,11 +87,14 @@ class Publisher:
     def __init__(self, parameters: pika.connection.Parameters, options: Options) -> None:
         """Open nothing yet."""
         self._parameters = copy.copy(parameters)
-        # Nobody serves heartbeats while there is nothing to publish.
-        self._parameters.heartbeat = 0
+        # Of a broker that is frozen it is noticed while a confirmation is waited for. While there is nothing to publish
+        # nobody serves heartbeats: it is closed before they are missed, and before a firewall forgets it.
+        self._parameters.heartbeat = HEARTBEAT
         self._parameters.blocked_connection_timeout = PATIENCE
         self._options = options
         self._background = Background("cronsensus-rabbitmq-publish", most=1, log=_log)
+        self._timer = Timer(SystemClock())
+        self._published = 0
         self._connection: Any = None
         self._channel: Any = None
 
@@ -113,6 +121,7 @@ class Publisher:
 
     def close(self) -> None:
         """Close the connection once what is to be published is."""
+        self._timer.close()
         self._background.submit(self._drop_connection)
 
     def _publish(self, queue: str, message: Message, headers: dict[str, Any]) -> bool:
@@ -122,6 +131,7 @@ class Publisher:
                 declare_queues(self._connection, self._options)
                 self._channel = self._connection.channel()
                 self._channel.confirm_delivery()
+                self._close_when_idle()
             properties = _properties_of_copy(message, headers, expires=queue == self._options.held)
             self._channel.basic_publish("", queue, message.body, properties, mandatory=True)
         except (AMQPError, OSError, ConfigurationError) as error:
@@ -132,7 +142,21 @@ class Publisher:
             _log.exception("a message could not be put into %r yet: a mistake in cronsensus; please report it", queue)
             self._drop_connection()
             return False
+        self._published += 1
         return True
+
+    def _close_when_idle(self) -> None:
+        published, connection = self._published, self._connection
+
+        def check() -> None:
+            if connection is not self._connection:
+                return
+            if published == self._published:
+                self._drop_connection()
+            else:
+                self._close_when_idle()
+
+        self._timer.call_after(IDLE, lambda: self._background.submit(check))
 
     def _drop_connection(self) -> None:
         connection, self._connection = self._connection, None
