@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -127,6 +128,41 @@ def test_no_id_no_json_another_body_and_an_end_by_hand_are_put_aside_and_the_res
     assert [one.reason for one in ledger.wait_for_end("poison")] == ["poison"]
 
 
+def test_an_exception_that_has_no_text_or_no_utf8_and_a_coroutine_that_nobody_awaits_are_put_aside(
+    ledger: Ledger, queue: Queue
+) -> None:
+    class Speechless(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    async def later() -> None: ...
+
+    @consumer(ledger.scheduler(), queue.name, attempts=1, threads=1)
+    def charge(body: bytes, message: Message) -> Any:
+        match message.message_id:
+            case "speechless":
+                raise Speechless
+            case "half":
+                raise ValueError("half a character: \ud800, and NUL: \0" + "x" * 1_000_000)
+            case "later":
+                return later()
+            case _:
+                return None
+
+    queue.send("speechless", "half", "later", "m1", body=b"")
+    with running(charge, queue.url):
+        letters = queue.dead_letters(3)
+        ledger.wait_for_end("m1")
+    errors = {one.message_id: one.headers["x-cronsensus-error"] for one, _ in letters}
+    assert "Speechless: (the exception's __str__ raised RuntimeError)" in errors["speechless"]
+    assert errors["half"].startswith(r"ValueError: half a character: \ud800, and NUL: \x00xxx")
+    assert "'coroutine', which nobody awaits" in errors["later"]
+    [half] = ledger.wait_for_end("half")
+    assert half.error is not None
+    assert len(half.error.message) < 10_000
+    assert queue.left == 0
+
+
 def test_what_runs_elsewhere_waits_in_the_delay_queue_where_there_is_no_room(ledger: Ledger, queue: Queue) -> None:
     done: list[str | None] = []
 
@@ -145,6 +181,25 @@ def test_what_runs_elsewhere_waits_in_the_delay_queue_where_there_is_no_room(led
     channel = queue.connection.channel()
     held = channel.queue_declare(f"{queue.name}.held", passive=True).method.message_count
     assert held + queue.left == 1  # it comes back after some seconds, and is then found to have succeeded
+
+
+def test_a_backoff_that_is_longer_than_the_delay_queue_keeps_a_message_is_waited_for(
+    ledger: Ledger, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cronsensus.integrations.rabbitmq.queues.HELD_FOR", timedelta(seconds=0.2))
+    attempts: list[float] = []
+
+    @consumer(ledger.scheduler(), queue.name, threads=1, room=0, attempts=2, backoff="1s")
+    def charge(body: bytes) -> None:
+        attempts.append(time.monotonic())
+        raise ValueError("declined")
+
+    queue.send("m1", body=b"")
+    with running(charge, queue.url):
+        [(letter, _)] = queue.dead_letters(1)
+    assert len(attempts) == 2
+    assert attempts[1] - attempts[0] > 0.95
+    assert "x-cronsensus-not-before" not in letter.headers
 
 
 def test_messages_that_have_crashed_twice_do_not_run_beside_each_other(ledger: Ledger, queue: Queue) -> None:
@@ -231,6 +286,26 @@ def test_stopped_it_finishes_what_runs_and_gives_back_what_it_had_acquired_ahead
     assert len(begun) == 2
     assert {one.state for one in ledger.wait_for_end(*(key or "" for key in begun))} == {State.SUCCEEDED}
     wait_for(lambda: queue.left == 8, "messages that went back")
+
+
+def test_with_a_prefetch_of_its_threads_a_consumer_takes_no_message_that_an_idle_one_could_run(
+    ledger: Ledger, queue: Queue
+) -> None:
+    both_run = threading.Barrier(2)
+
+    def make() -> Consumer[..., Any]:
+        @consumer(ledger.scheduler(), queue.name, threads=1, prefetch=1)
+        def charge(body: bytes) -> None:
+            both_run.wait(PATIENCE)
+
+        return charge
+
+    with running(make(), queue.url):
+        queue.send("m1", "m2", "m3", "m4", body=b"")
+        wait_for(lambda: ledger.seen("m1"), "a run")
+        with running(make(), queue.url):
+            ends = ledger.wait_for_end("m1", "m2", "m3", "m4")
+    assert [(one.state, one.attempt) for one in ends] == [(State.SUCCEEDED, 1)] * 4
 
 
 def test_messages_acknowledged_together_leave_out_one_before_them_that_is_not_done(
@@ -371,7 +446,8 @@ def test_what_cannot_be_declared_says_what_to_write() -> None:
         consumer(scheduler, "payments", transaction=True)(lambda body: None)
     for options in (
         {"dead_letter": None}, {"dead_letter": "payments"}, {"attempts": 0}, {"key": "{order}"}, {"key": "orders"},
-        {"type": "stream"}, {"keep": "0s"}, {"threads": 0},
+        {"type": "stream"}, {"keep": "0s"}, {"threads": 0}, {"backoff": "2m"},
+        {"prefetch": 7}, {"threads": 2, "room": 2, "prefetch": 3}, {"room": 70_000},
     ):  # fmt: skip
         with pytest.raises(InvalidOption):
             consumer(scheduler, "payments", **options)(lambda body: None)

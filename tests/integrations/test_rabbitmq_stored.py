@@ -123,7 +123,7 @@ def test_what_cannot_be_combined_is_refused_with_what_to_write() -> None:
     def stored(**options: Any) -> Any:
         return consumer(scheduler, "payments", ack="stored", **options)
 
-    with pytest.raises(InvalidOption, match=r"nodes run them: leave both out; CRONSENSUS_CONCURRENCY"):
+    with pytest.raises(InvalidOption, match=r"nodes run them: leave them out; CRONSENSUS_CONCURRENCY"):
         stored(threads=4)
     with pytest.raises(InvalidOption, match=r"with current_run\(\)\.transaction\(\) as connection"):
         stored(transaction=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import traceback
+from dataclasses import replace
 from typing import Any
 
 from cronsensus.errors import InvalidPayload
 from cronsensus.model.ends import Final
 from cronsensus.model.occurrence import RunError
 from cronsensus.model.states import State
+from cronsensus.node.executors.result import describe_error
 from cronsensus.payload.codec import dumps
 
 NOT_KEPT = "succeeded; its result cannot be kept"
@@ -31,7 +32,6 @@ def end_of_success(value: Any) -> Final:
 
 
 def error_text(error: BaseException, trace: str | None = None) -> RunError:
-    """Return an exception as the ledger keeps it; ``trace``: its traceback, where it is text already."""
-    if trace is None:
-        trace = "".join(traceback.format_exception(error))
-    return RunError(type=type(error).__qualname__, message=str(error), traceback=trace)
+    """Return an exception as the ledger keeps it, bounded; ``trace``: its traceback, where it is text already."""
+    described = describe_error(error)
+    return described if trace is None else replace(described, traceback=trace)

@@ -288,7 +288,7 @@ class OutsideClaims:
                 if not error.retryable or self.clock.monotonic() > until:
                     for held, end in ends.items():
                         held.unsettled, held.owed = end, True
-                        self._host.add_resource(held, AGAIN)
+                        self.record_later(held)
                     raise
             Event().wait(pause)
             pause = min(AGAIN, pause * 2)
@@ -304,7 +304,11 @@ class OutsideClaims:
         """Settle what nobody here needs: record what is known of its end, or give back what never began."""
         if not held.record_end():
             held.owed = True
-            self._host.add_resource(held, AGAIN)
+            self.record_later(held)
+
+    def record_later(self, held: OwnedClaim) -> None:
+        """Record its end later, as soon as the store can be asked."""
+        self._host.add_resource(held, AGAIN)
 
     def note_owner_gone(self, ticket: Ticket) -> None:
         """Note that an owner is gone, and settle a claim that it left behind. Quick if there is none."""

@@ -54,6 +54,9 @@ class Holder(Protocol):
     def drop_claim(self, held: OwnedClaim) -> None:
         """Drop a claim."""
 
+    def record_later(self, held: OwnedClaim) -> None:
+        """Record its end later."""
+
     def note_owner_gone(self, ticket: Ticket) -> None:
         """Note that an owner is gone."""
 
@@ -126,10 +129,13 @@ class OwnedClaim:
         self.mark_lost("its session could not be renewed in time")
 
     def mark_lost(self, why: str) -> None:
-        """Lose the claim with its session."""
+        """Lose the claim with its session; an end that is owed is tried until the store refuses it."""
         self.run.request_stop(f"lease lost: {why}", lease_lost=True)
-        if self.owed or self.is_left:
-            self.claims.drop_claim(self)  # another process may have it: there is nothing left to record
+        if self.is_settled:
+            # While the store is away nobody else can have it, and afterwards the store decides.
+            self.claims.record_later(self)
+        elif self.owed or self.is_left:
+            self.claims.drop_claim(self)  # another process has it: there is nothing left to record
 
     def ends_as(self, end: End, told: Callable[[bool], object] | None) -> bool:
         """Note how it ended, for whoever records it; ``False``: that is known already.

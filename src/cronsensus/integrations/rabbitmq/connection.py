@@ -135,6 +135,9 @@ class Connection:
         declare_queues(self._connection, self._options)
         self._channel = self._connection.channel()
         self._open_tags.clear()
+        with self._lock:
+            # Also what ended while there was no connection, or nobody would ask for those that follow to be sent.
+            self._acks.clear()
         self._channel.basic_qos(prefetch_count=deliveries.prefetch)
 
         def receive(channel: Any, method: Any, properties: Any, body: bytes) -> None:
@@ -149,8 +152,6 @@ class Connection:
 
     def _forget(self, deliveries: Receiver) -> None:
         self.close()
-        with self._lock:
-            self._acks.clear()  # or nobody would ask for those that follow to be sent
         deliveries.forget_unbegun()
 
     def _drain(self, deliveries: Receiver) -> None:

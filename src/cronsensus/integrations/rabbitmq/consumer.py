@@ -15,7 +15,13 @@ from cronsensus.errors import InvalidOption, StoreError
 from cronsensus.integrations.rabbitmq.connection import Connection, read_url
 from cronsensus.integrations.rabbitmq.deliveries import Deliveries
 from cronsensus.integrations.rabbitmq.messages import DEFAULT_KEY, Handler, Message, MessageKey
-from cronsensus.integrations.rabbitmq.options import LONGEST_BACKOFF, Acknowledge, Options, QueueType
+from cronsensus.integrations.rabbitmq.options import (
+    LONGEST_BACKOFF,
+    Acknowledge,
+    Options,
+    QueueType,
+    resolve_sizes,
+)
 from cronsensus.integrations.rabbitmq.publishing import Publisher
 from cronsensus.integrations.rabbitmq.receiver import Receiver
 from cronsensus.integrations.rabbitmq.storing import PREFETCH, Storing
@@ -49,6 +55,7 @@ def consumer(
     dead_letter: str = "{queue}.failed",
     threads: int | None = None,
     room: int | None = None,
+    prefetch: int | None = None,
     type: QueueType = "quorum",  # noqa: A002 - as RabbitMQ calls it
     declare: bool = True,
     ack: Acknowledge = "done",
@@ -72,6 +79,9 @@ def consumer(
         dead_letter: the queue for what fails for good.
         threads: how many messages run at a time in one process; 8 by default.
         room: how many are held in one process while they run elsewhere or wait for another attempt; as ``threads``.
+        prefetch: how many the broker delivers to one process ahead of their acknowledgement, of which ``room`` may be
+            held; three more for each thread than run and are held. With ``threads`` no message waits for a thread here
+            while another process has one: for messages that take seconds.
         type: of the queues that are declared: ``"quorum"`` or ``"classic"``.
         declare: declare the queue; ``False``: take it as it is. The other two are always declared.
         ack: ``"done"``: acknowledge a message when its run has ended. ``"stored"``: enqueue it as a job under its key
@@ -86,17 +96,20 @@ def consumer(
     """
     check_choice(ack, Acknowledge, what="ack")
     if ack == "stored":
-        refuse_with_stored(threads=threads, room=room, transaction=transaction)
-        threads, room = 1, PREFETCH - 1
-    threads = 8 if threads is None else threads
-    room = threads if room is None else room
+        refuse_with_stored(is_given=any(one is not None for one in (threads, room, prefetch)), transaction=transaction)
+        threads, prefetch = 1, PREFETCH
+    threads, room, prefetch = resolve_sizes(threads, room, prefetch)
     if not 0 < len(queue) <= _LONGEST_QUEUE:
         raise InvalidOption(f"queue {queue!r}: use 1 to {_LONGEST_QUEUE} characters")
     if not dead_letter:
         raise InvalidOption(f"dead_letter={dead_letter!r} would drop messages that fail for good: name a queue")
-    for name, number, least in (("attempts", attempts, 1), ("threads", threads, 1), ("room", room, 0)):
-        if isinstance(number, bool) or number < least:
-            raise InvalidOption(f"{name}={number!r}: a whole number, at least {least}")
+    if isinstance(attempts, bool) or attempts < 1:
+        raise InvalidOption(f"attempts={attempts!r}: a whole number, at least 1")
+    if ack == "done" and parse_duration(backoff, what="backoff") > LONGEST_BACKOFF:
+        raise InvalidOption(
+            f'backoff={backoff!r}: at most one minute, because the broker waits meanwhile; with ack="stored" it does '
+            "not, and it may be any time"
+        )
     job = name_kept_job(RABBITMQ, queue)
     kept = parse_duration(keep, what="keep")
     if not kept:
@@ -110,6 +123,7 @@ def consumer(
         dead_letter=dead_letter.replace("{queue}", queue),
         threads=threads,
         room=room,
+        prefetch=prefetch,
         type=check_choice(type, QueueType, what="type"),
         declare=declare,
         transaction=transaction,
@@ -127,16 +141,16 @@ def consumer(
     return decorate
 
 
-def refuse_with_stored(*, threads: int | None, room: int | None, transaction: bool) -> None:
-    """Refuse what says how messages run here, where nodes run them.
+def refuse_with_stored(*, is_given: bool, transaction: bool) -> None:
+    """Refuse what says how messages run here, where nodes run them; ``is_given``: threads, room or prefetch.
 
     Raises:
         InvalidOption: there is such an option.
     """
-    if threads is not None or room is not None:
+    if is_given:
         raise InvalidOption(
-            'threads and room say how messages run here, and with ack="stored" nodes run them: leave both out; '
-            'CRONSENSUS_CONCURRENCY, or @scheduler.job(concurrency=…) below @consumer(…, ack="stored")'
+            'threads, room and prefetch say how messages run here, and with ack="stored" nodes run them: leave them '
+            'out; CRONSENSUS_CONCURRENCY, or @scheduler.job(concurrency=…) below @consumer(…, ack="stored")'
         )
     if transaction:
         raise InvalidOption(

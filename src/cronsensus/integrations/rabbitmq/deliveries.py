@@ -33,7 +33,7 @@ from typing import Any
 from cronsensus.errors import InvalidOption, InvalidPayload, LeaseLost, StoreError
 from cronsensus.integrations.rabbitmq.limits import DeliveryLimitWarning
 from cronsensus.integrations.rabbitmq.messages import Handler, Message, MessageKey
-from cronsensus.integrations.rabbitmq.options import Options
+from cronsensus.integrations.rabbitmq.options import LONGEST_BACKOFF, Options
 from cronsensus.integrations.rabbitmq.publishing import DeadLetter, Publisher
 from cronsensus.integrations.results import error_text
 from cronsensus.membership.timer import Timer
@@ -54,8 +54,6 @@ STORE_PAUSE = 0.5
 """Seconds between two asks while the store is away."""
 LONGEST_HELD = 900.0
 """Seconds that a message is held here: half of the 30 minutes after which a broker closes the channel."""
-AHEAD = 3
-"""Messages for each thread that are acquired before it is free: with fewer, threads wait for a server that syncs."""
 SUSPECTED = 2
 """Crashes after which no other such message runs beside a message."""
 
@@ -112,7 +110,7 @@ class Deliveries:
         self._by_key: dict[str, Delivery] = {}
         self._waiting: deque[Delivery] = deque()
         self._ready: deque[tuple[Delivery, Won]] = deque()
-        self._free = (1 + AHEAD) * options.threads
+        self._free = options.prefetch - options.room
         self._suspect: Delivery | None = None
         self._held = 0
         self._publishing = 0
@@ -124,7 +122,7 @@ class Deliveries:
     @property
     def prefetch(self) -> int:
         """How many messages the broker may deliver before one of them is acknowledged."""
-        return (1 + AHEAD) * self._options.threads + self._options.room
+        return self._options.prefetch
 
     def receive(self, channel: Any, tag: int, message: Message) -> None:
         """Accept what the broker delivers."""
@@ -135,15 +133,20 @@ class Deliveries:
             text = str(error) if isinstance(error, InvalidOption) else f"{type(error).__name__}: {error}"
             self._bury(delivery, DeadLetter("no-key", f"{text}. It is in {self._options.dead_letter!r}."))
             return
+        backoff = message.not_before - self._now_in_ms()
+        waits = backoff > 0
         with self._lock:
             first = self._by_key.setdefault(delivery.key, delivery)
             crowded = self._held >= self._options.room
-            if first is delivery:
+            if first is delivery and not waits:
                 self._waiting.append(delivery)
-            elif not crowded:
+            elif first is not delivery and not crowded:
                 first.copies.append(delivery)
                 self._held += 1
-        if first is delivery:
+        if first is delivery and waits:
+            # At most so long: it was a process that said so whose clock may be fast, or anybody who publishes.
+            self._hold_message(delivery, timedelta(seconds=min(backoff / 1000, LONGEST_BACKOFF.total_seconds())))
+        elif first is delivery:
             self._ask_for_waiting()
         elif crowded:
             self._delay(delivery)
@@ -345,18 +348,22 @@ class Deliveries:
         self._drop(delivery)
 
     def _drop(self, delivery: Delivery) -> None:
-        """Be done with a delivery; the first of its copies takes its place."""
         with self._lock:
-            if self._by_key.get(delivery.key) is not delivery:
-                return
-            del self._by_key[delivery.key]
-            if delivery.copies:
-                following, *others = delivery.copies
-                following.copies = others
-                self._held = max(0, self._held - 1)
-                self._by_key[following.key] = following
-                self._requeue_locked(following)
+            self._drop_locked(delivery)
         self._ask_for_waiting()
+
+    def _drop_locked(self, delivery: Delivery) -> None:
+        """Be done with a delivery; the first of its copies takes its place: it may have come by a later connection."""
+        if self._by_key.get(delivery.key) is not delivery:
+            return
+        del self._by_key[delivery.key]
+        copies = [one for one in delivery.copies if one.channel.is_open and not self._stopping]
+        self._held = max(0, self._held - len(delivery.copies) + len(copies[1:]))
+        if copies:
+            following = copies[0]
+            following.copies = copies[1:]
+            self._by_key[following.key] = following
+            self._waiting.append(following)
 
     def _requeue(self, delivery: Delivery) -> None:
         with self._lock:
@@ -366,9 +373,7 @@ class Deliveries:
     def _requeue_locked(self, delivery: Delivery, *, first: bool = False) -> None:
         delivery.place = Place.WAITING
         if not delivery.channel.is_open or self._stopping:  # its message is the broker's again
-            if self._by_key.get(delivery.key) is delivery:
-                del self._by_key[delivery.key]
-                self._held = max(0, self._held - len(delivery.copies))
+            self._drop_locked(delivery)
             return
         (self._waiting.appendleft if first else self._waiting.append)(delivery)
 
@@ -389,7 +394,7 @@ class Deliveries:
         if stays:
             self._timer.call_after(seconds, partial(self._resume, delivery))
         else:
-            self._delay(delivery)
+            self._delay(delivery, after)
 
     def _resume(self, delivery: Delivery) -> None:
         with self._lock:
@@ -399,8 +404,12 @@ class Deliveries:
             self._requeue_locked(delivery)
         self._ask_for_waiting()
 
-    def _delay(self, delivery: Delivery) -> None:
-        self._publish(delivery, partial(self._publisher.delay, delivery.message))
+    def _delay(self, delivery: Delivery, after: timedelta | None = None) -> None:
+        until = None if after is None else self._now_in_ms() + int(after.total_seconds() * 1000)
+        self._publish(delivery, partial(self._publisher.delay, delivery.message, until=until))
+
+    def _now_in_ms(self) -> int:
+        return int(self._clock.now().timestamp() * 1000)
 
     def _bury(self, delivery: Delivery, letter: DeadLetter) -> None:
         self._publish(delivery, partial(self._publisher.bury, delivery.message, letter))
@@ -416,8 +425,8 @@ class Deliveries:
             if accepted:
                 self._acknowledge(delivery)
                 self._drop(delivery)
-            elif stopping:
-                self._drop(delivery)  # the broker has it again when the connection is closed
+            elif stopping or not delivery.channel.is_open:
+                self._drop(delivery)  # the broker has it again, or will when the connection is closed
             elif self._by_key.get(delivery.key) is delivery:
                 self._hold_message(delivery, timedelta(seconds=LONGEST_PAUSE), here=True)
             else:  # it has no key, or is a copy of one that is here

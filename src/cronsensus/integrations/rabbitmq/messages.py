@@ -21,6 +21,9 @@ from cronsensus.run import Run
 DEFAULT_KEY = "{properties.message_id}"
 BODY = "body"
 """As ``key=``: the hash of the body is the key."""
+NOT_BEFORE = "x-cronsensus-not-before"
+"""The header of a delayed message: it waits for its next attempt until then, in milliseconds of Unix time."""
+_NOT_ASYNC = "pika runs threads. For aio-pika and FastStream there is a recipe in docs/rabbitmq.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,12 @@ class Message:
         """The id that its producer gave it."""
         found: str | None = self.properties.message_id
         return found
+
+    @property
+    def not_before(self) -> int:
+        """When its next attempt is, in milliseconds of Unix time; 0: at once."""
+        found = self.headers.get(NOT_BEFORE)
+        return found if isinstance(found, int) else 0
 
     @property
     def fingerprint(self) -> str:
@@ -146,9 +155,7 @@ class Handler:
             self._read_stored(function, name)
             return
         if inspect.iscoroutinefunction(function):
-            raise UnsupportedFunction(
-                f"{name} is async: pika runs threads. For aio-pika and FastStream there is a recipe in docs/rabbitmq.md"
-            )
+            raise UnsupportedFunction(f"{name} is async: {_NOT_ASYNC}")
         positional = [
             one for one in signature_of(function).parameters.values()
             if one.kind in {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
@@ -199,10 +206,18 @@ class Handler:
         """Call the function; return how it ended. Its effects may be committed with that already."""
         arguments = (body, message) if self._takes_message else (body,)
         if not self._transaction:
-            return end_of_success(self._function(*arguments))
+            return end_of_success(self._require_done(self._function(*arguments)))
         with run.transaction() as connection:
-            value = self._function(connection, *arguments)
+            value = self._require_done(self._function(connection, *arguments))
             end = end_of_success(value)
             if end.reason is None:  # else it cannot be kept, and the effects stand without it
                 run.complete(value)
         return end
+
+    def _require_done(self, value: Any) -> Any:
+        """Refuse a coroutine: a decorator hides that the function is async, and nothing is done yet."""
+        if not inspect.isawaitable(value):
+            return value
+        if inspect.iscoroutine(value):
+            value.close()
+        raise UnsupportedFunction(f"the function returned {type(value).__name__!r}, which nobody awaits: {_NOT_ASYNC}")

@@ -17,24 +17,29 @@ import pika
 from pika.exceptions import AMQPError
 
 from cronsensus.errors import ConfigurationError
-from cronsensus.integrations.rabbitmq.messages import Message
+from cronsensus.integrations.rabbitmq.messages import NOT_BEFORE, Message
 from cronsensus.integrations.rabbitmq.options import Options
 from cronsensus.integrations.rabbitmq.queues import declare_queues
+from cronsensus.membership.timer import Timer
 from cronsensus.model.ends import Final
 from cronsensus.model.occurrence import Occurrence, RunError
+from cronsensus.node.executors.result import clean_text
 from cronsensus.process.background import Background
 from cronsensus.process.logger import Logger
-from cronsensus.security.masking import mask
+from cronsensus.timing.clock import SystemClock
 
 _log = Logger("cronsensus.rabbitmq")
 
 PATIENCE = 5.0
 """Seconds that the broker may take to accept what is published."""
+HEARTBEAT = 20
+IDLE = 5.0
+"""Seconds without anything to publish after which the connection is closed; well below twice ``HEARTBEAT``."""
 LONGEST_ERROR = 2000
 HEADER = "x-cronsensus-"
 _PERSISTENT = 2
-_ROUTES = ("CC", "BCC")
-"""Headers by which the broker would send a copy to more queues."""
+_DROPPED = ("CC", "BCC", NOT_BEFORE)
+"""Headers by which the broker would send a copy to more queues, and our own of an earlier attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,7 @@ class DeadLetter:
         """Return the headers that say so."""
         values = {
             "reason": self.reason,
-            "error": mask(self.error)[:LONGEST_ERROR],
+            "error": clean_text(self.error, LONGEST_ERROR),
             "attempts": self.attempts,
             "run": self.run,
             "queue": queue,
@@ -82,11 +87,14 @@ class Publisher:
     def __init__(self, parameters: pika.connection.Parameters, options: Options) -> None:
         """Open nothing yet."""
         self._parameters = copy.copy(parameters)
-        # Nobody serves heartbeats while there is nothing to publish.
-        self._parameters.heartbeat = 0
+        # Of a broker that is frozen it is noticed while a confirmation is waited for. While there is nothing to publish
+        # nobody serves heartbeats: it is closed before they are missed, and before a firewall forgets it.
+        self._parameters.heartbeat = HEARTBEAT
         self._parameters.blocked_connection_timeout = PATIENCE
         self._options = options
         self._background = Background("cronsensus-rabbitmq-publish", most=1, log=_log)
+        self._timer = Timer(SystemClock())
+        self._published = 0
         self._connection: Any = None
         self._channel: Any = None
 
@@ -100,12 +108,20 @@ class Publisher:
             lambda: then(self._publish(self._options.dead_letter, message, letter.headers(self._options.queue)))
         )
 
-    def delay(self, message: Message, then: Callable[[bool], object]) -> None:
-        """Put a message into the delay queue soon; ``then`` is told whether the broker has it."""
-        self._background.submit(lambda: then(self._publish(self._options.held, message, {})))
+    def delay(self, message: Message, then: Callable[[bool], object], *, until: int | None = None) -> None:
+        """Put a message into the delay queue soon; ``then`` is told whether the broker has it.
+
+        Args:
+            message: as it came.
+            then: called on a thread of this.
+            until: it is not to run before, in milliseconds of Unix time: it may come back earlier.
+        """
+        headers = {} if until is None else {NOT_BEFORE: until}
+        self._background.submit(lambda: then(self._publish(self._options.held, message, headers)))
 
     def close(self) -> None:
         """Close the connection once what is to be published is."""
+        self._timer.close()
         self._background.submit(self._drop_connection)
 
     def _publish(self, queue: str, message: Message, headers: dict[str, Any]) -> bool:
@@ -115,6 +131,7 @@ class Publisher:
                 declare_queues(self._connection, self._options)
                 self._channel = self._connection.channel()
                 self._channel.confirm_delivery()
+                self._close_when_idle()
             properties = _properties_of_copy(message, headers, expires=queue == self._options.held)
             self._channel.basic_publish("", queue, message.body, properties, mandatory=True)
         except (AMQPError, OSError, ConfigurationError) as error:
@@ -125,7 +142,21 @@ class Publisher:
             _log.exception("a message could not be put into %r yet: a mistake in cronsensus; please report it", queue)
             self._drop_connection()
             return False
+        self._published += 1
         return True
+
+    def _close_when_idle(self) -> None:
+        published, connection = self._published, self._connection
+
+        def check() -> None:
+            if connection is not self._connection:
+                return
+            if published == self._published:
+                self._drop_connection()
+            else:
+                self._close_when_idle()
+
+        self._timer.call_after(IDLE, lambda: self._background.submit(check))
 
     def _drop_connection(self) -> None:
         connection, self._connection = self._connection, None
@@ -136,7 +167,7 @@ class Publisher:
 
 def _properties_of_copy(message: Message, headers: dict[str, Any], *, expires: bool) -> Any:
     properties = copy.copy(message.properties)
-    kept = {name: value for name, value in message.headers.items() if name not in _ROUTES}
+    kept = {name: value for name, value in message.headers.items() if name not in _DROPPED}
     if properties.user_id:  # the broker refuses one that is not this connection's
         kept[f"{HEADER}user-id"], properties.user_id = properties.user_id, None
     if not expires:  # or the dead letter would vanish
