@@ -27,7 +27,6 @@ from cronsensus.node.decide import (
     LATE_LOOK_SECONDS,
     LOOK_AFTER_WORK,
     LOOKS_APART,
-    POLL,
     RECENTLY_ACTIVE,
     SHARED_FROM,
     TAKEOVER_ROUND_TRIPS,
@@ -35,6 +34,7 @@ from cronsensus.node.decide import (
 )
 from cronsensus.node.herd import FULL, Herd
 from cronsensus.node.lead_time import LEADS, LOOKS, SLACK, LeadTime
+from cronsensus.node.settings import POLL_SECONDS as POLL
 from cronsensus.node.situation import Adopt, Facts, Fired, Firing, Look, Memory, Next, Sleep, Work
 from cronsensus.node.turn_order import (
     IN_FRONT,

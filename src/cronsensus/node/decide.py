@@ -43,8 +43,6 @@ INSTANT = 1e-6
 SHARED_FROM = 8
 """Occurrences fired at once from which a node leaves the others their part."""
 
-POLL = 180.0
-"""Most seconds between looks when nothing runs and nothing is due, where the store notifies nodes."""
 ENSURE_RUNS_EVERY = 30.0
 """Seconds after which a node checks again that the runs which must always be there are in the store."""
 RECENTLY_ACTIVE = 10.0
@@ -299,7 +297,7 @@ def _seconds_to_turns(memory: Memory, view: View, facts: Facts, fired: Fired) ->
 def _seconds_to_other_reasons(memory: Memory, view: View, facts: Facts, now: float, *, lost: bool) -> list[float]:
     """Return the seconds until the next look that has another reason than a due job."""
     # What watches for alerts may be gone; else it is looked for far more often.
-    waits = [ENSURE_RUNS_EVERY if facts.internal else POLL]
+    waits = [ENSURE_RUNS_EVERY if facts.internal else facts.poll_seconds]
     if not facts.hears_notifications:
         lately = now - memory.active_at <= RECENTLY_ACTIVE
         waits = [

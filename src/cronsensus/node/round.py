@@ -453,6 +453,7 @@ class Round:
             gone=gone,
             watch_seconds=self._settings.watch_seconds,
             fast_evidence=self._settings.fast_evidence,
+            poll_seconds=self._settings.poll_seconds,
         )
 
     @property

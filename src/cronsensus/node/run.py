@@ -34,7 +34,7 @@ _current: ContextVar[BaseRun | None] = ContextVar("cronsensus_run", default=None
 
 _OF_THE_NODE = frozenset({
     "at_end", "effective_ending", "extras", "is_over", "line", "may_begin", "may_have_committed", "raised",
-    "release_leftovers", "request_stop", "type_result", "was_cut_off",
+    "for_test", "release_leftovers", "request_stop", "type_result", "was_cut_off",
 })  # fmt: skip
 """What completion leaves out: the node and its executors call it."""
 

@@ -13,6 +13,7 @@ from cronsensus.node.careful import Careful
 from cronsensus.node.herd import MOST_DUE_JOBS, Herd
 from cronsensus.node.lead_time import ClockSample, LeadTime
 from cronsensus.node.pace import Pace, Queue
+from cronsensus.node.settings import POLL_SECONDS
 from cronsensus.stores.values import NO_DELAY, Partition
 
 NEVER = -1e9
@@ -41,6 +42,7 @@ class Facts:
         gone: sessions whose process, on this host, is certainly gone.
         watch_seconds: seconds between looks at what others run.
         fast_evidence: whether a session is judged by its process too, and not by its lease alone.
+        poll_seconds: most seconds between looks that nothing else calls for.
     """
 
     session: str
@@ -60,6 +62,7 @@ class Facts:
     gone: frozenset[str] = frozenset()
     watch_seconds: float = 0.5
     fast_evidence: bool = True
+    poll_seconds: float = POLL_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
