@@ -13,13 +13,13 @@ from unittest.mock import patch
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.node.executors.base import Call
-from cronsensus.opened.waits import Waits
 from cronsensus.run import current_run
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.assertions import Assertions, name_of
 from cronsensus.testing.crashes import Crashes
 from cronsensus.testing.hand_executor import Died
 from cronsensus.testing.hand_node import ByHand, HandNode
+from cronsensus.testing.kit_store import KitStore, KitWaits
 from cronsensus.testing.stage import AttemptRecord, KitOptions
 from cronsensus.testing.virtual_time import SECOND, Agenda, VirtualClock
 from cronsensus.timing.clock import SystemClock
@@ -72,7 +72,7 @@ class Kit(Assertions, Crashes):
         start = options.get("start")
         self.clock = VirtualClock(SystemClock().now() if start is None else self.read_instant(start))
         self.agenda = Agenda(self.clock)
-        self.store = _KitStore(self)
+        self.store = KitStore(self, scheduler.settings.namespace)
         self.nodes: dict[str, HandNode] = {}
         self.dead: set[int] = set()
         self.looked_at: set[int] = set()
@@ -86,7 +86,7 @@ class Kit(Assertions, Crashes):
 
     def __enter__(self) -> Self:
         with ExitStack() as opening:
-            swapped = self.scheduler._swapped(self.store, self.clock, ByHand(self), _KitWaits(self))  # noqa: SLF001
+            swapped = self.scheduler._swapped(self.store, self.clock, ByHand(self), KitWaits(self))  # noqa: SLF001
             self._lifecycle = opening.enter_context(swapped)
             opening.enter_context(patch("time.sleep", self._sleep_of(time.sleep)))  # noqa: TID251 - what a job calls
             opening.callback(self._kill_nodes)
@@ -341,49 +341,3 @@ class Kit(Assertions, Crashes):
                 fatal, self._fatal = self._fatal, None
                 raise fatal
             raise self._fatal
-
-
-class _KitStore(MemoryStore):
-    """Memory that wakes the kit's nodes, and notes what the test has looked at."""
-
-    _kit: Kit
-
-    def __init__(self, kit: Kit) -> None:
-        super().__init__(namespace=kit.scheduler.settings.namespace, clock=kit.clock)
-        self._kit = kit
-
-    def _sibling(self) -> Self:
-        sibling = super()._sibling()
-        sibling._kit = self._kit  # noqa: SLF001 - a handle of the same class
-        return sibling
-
-    def _notify(self) -> None:
-        super()._notify()
-        self._kit.notify_nodes(self)
-
-    def _occurrences(
-        self, where: OccurrenceFilter, after: int | None, limit: int, *, newest_first: bool
-    ) -> list[Occurrence]:
-        found = super()._occurrences(where, after, limit, newest_first=newest_first)
-        if not self._kit.is_turning:
-            self._kit.looked_at.update(one.id for one in found)
-        return found
-
-
-class _KitWaits(Waits):
-    """Who waits for the end of a run lets time pass."""
-
-    def __init__(self, kit: Kit) -> None:
-        self._kit = kit
-
-    def monotonic(self) -> float:
-        """Return virtual time."""
-        return self._kit.clock.monotonic()
-
-    def wait(self, seconds: float) -> None:
-        """Let the next thing happen."""
-        self._kit.pass_time(seconds)
-
-    async def await_(self, seconds: float) -> None:
-        """Do the same: what the runs do, they do on this thread."""
-        self._kit.pass_time(seconds)

@@ -73,10 +73,21 @@ class Stage(Protocol):
     clock: VirtualClock
     agenda: Agenda
     dead: set[int]
+    looked_at: set[int]
 
     @property
     def nodes(self) -> Mapping[str, Node]:
         """Those that live."""
+
+    @property
+    def is_turning(self) -> bool:
+        """Whether something of the agenda is going on, and not the test itself."""
+
+    def notify_nodes(self, sender: MemoryStore) -> None:
+        """Wake the nodes, but for the one that sent it."""
+
+    def pass_time(self, seconds: float) -> None:
+        """Let the next thing happen within so many seconds, or else let them pass."""
 
     def running(self, node: Any, call: Call) -> AbstractContextManager[AttemptRecord]:
         """Note that a job runs, for as long as the block goes on."""
