@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cronsensus import RunFailed, Scheduler, cron
+from cronsensus import Alert, Run, RunFailed, Scheduler, State, cron
 from cronsensus.errors import ConfigurationError, UnsupportedTransaction
 from cronsensus.testing import Kit, kit, scheduler_kit
 from tests.testing import shop
@@ -177,3 +177,49 @@ print([name for name in sys.modules if name.startswith("cronsensus.testing") or 
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout == "[]\n"
+
+
+def test_nothing_happens_between_what_is_due_so_that_a_week_is_cheap() -> None:
+    scheduler = Scheduler("memory://", tz="Europe/Paris")
+
+    @scheduler.job(cron("30 2 * * *"))
+    def nightly() -> None:
+        time.sleep(3600)
+
+    for nodes, most in ((1, 300), (3, 1_500)):
+        with kit(scheduler, start="2027-03-25 00:00", nodes=nodes) as one:
+            assert len(one.travel("7d")) == 7
+            assert one.agenda.happened < most
+
+
+def test_what_comes_after_others_and_all_items_of_a_batch_run_at_once_and_no_alert_goes_out() -> None:
+    sent: list[object] = []
+    scheduler = Scheduler("memory://", alerts=[Alert(sent.append, on=["failed"])])
+
+    @scheduler.job(cron("0 3 * * *"))
+    def extract() -> int:
+        return 42
+
+    @scheduler.job(after=[extract])
+    def load(run: Run) -> int:
+        return run.upstream[extract].result + 1
+
+    @scheduler.job()
+    def double(number: int) -> int:
+        return number * 2
+
+    @scheduler.job()
+    def broken() -> None:
+        raise OSError
+
+    with kit(scheduler, start="2027-03-25 02:00", nodes=2) as one:
+        one.travel(to="2027-03-25 03:00")
+        assert one.assert_ran_once(load).result == "43"
+        batch = double.enqueue_batch(range(30))
+        one.run_due()
+        assert sorted(batch.results()) == list(range(0, 60, 2))
+        broken.enqueue()
+        one.travel("1h")
+        assert [run.state for run in one.runs(broken)] == [State.FAILED]
+        one.check()
+    assert sent == []

@@ -238,11 +238,8 @@ class Kit(Assertions, Crashes):
         if any(node.round.active_runs for node in self.nodes.values()):
             return True
         view = self.store.look()
-        return (
-            view.backlog
-            or any(at is not None and at <= now for at in (view.next_job, view.next_pending))
-            or bool(view.jobs)
-        )
+        due = [at for at in (view.next_job, view.next_pending) if at is not None and at <= now]
+        return bool(view.jobs or view.backlog or view.parked or due)
 
     # --- what jobs do -------------------------------------------------------------------------------------------------
 

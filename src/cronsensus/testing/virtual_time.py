@@ -66,6 +66,8 @@ class Agenda:
     def __init__(self, clock: VirtualClock) -> None:
         """Have nothing to do; ``run_next`` moves ``clock``."""
         self.clock = clock
+        self.happened = 0
+        """How many things were done so far."""
         self._heap: list[tuple[int, int, Callable[[], None], Process]] = []
         self._order = itertools.count()
 
@@ -84,6 +86,7 @@ class Agenda:
             if process.gone:
                 continue
             self.clock.advance_to(micros)
+            self.happened += 1
             action()
             return True
         self.clock.advance_to(until)
