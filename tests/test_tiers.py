@@ -17,6 +17,8 @@ MAY_SLEEP = {
     "tests/upgrade/upgrade_jobs.py": "jobs of nodes that are killed meanwhile",
     "tests/metrics/test_in_prometheus.py": "what Prometheus is to find missed is real time",
     "tests/node/test_node.py": "a job that blocks its event loop for longer than a real lease",
+    "tests/testing/shop.py": "a sleep of virtual time, which takes none",
+    "tests/testing/test_kit.py": "the same",
     "tests/test_recipes.py": "what the recipe tells of is real time that nobody ran",
 }
 """Files of the short tier that sleep, and why nothing can be waited for instead."""

@@ -11,7 +11,8 @@ cannot start it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Never, Self, TypeVar
@@ -44,8 +45,10 @@ if TYPE_CHECKING:
 
     from cronsensus.alerts.alert import Alert
     from cronsensus.alerts.watching import Alerts
+    from cronsensus.lifecycle.participation import Participation
     from cronsensus.lock import Lock
     from cronsensus.node.stats import NodeStats
+    from cronsensus.opened.waits import Waits
 
 T = TypeVar("T")
 
@@ -165,7 +168,6 @@ class Scheduler:
         self._guards = Guards(self._opened.claims, lambda: self.settings.tz)
         self._startups = Startups(self._guards, self._setup)
         self._lifecycle = Lifecycle(self._setup, self._declared, self._opened, self._startups, self._bus)
-        self._part = self._lifecycle.part
         self.configure({})
         self._alerts: Alerts | None = None
         if alerts or self.settings.alerts:
@@ -193,6 +195,30 @@ class Scheduler:
             function = inspect_function(made.function_of(one), name=JOB + one.name, executor="thread")
             self._declared.add_job(declare(function, None, (), None, OPTIONS))
         self._lifecycle.on_declared = made.ensure_runs
+
+    @property
+    def _part(self) -> Participation:
+        return self._lifecycle.part
+
+    @contextmanager
+    def _swapped(self, store: Store, clock: Clock, part: Participation, waits: Waits) -> Iterator[Lifecycle]:
+        """Use another store, and nodes that somebody else turns, until the block ends; for ``cronsensus.testing``.
+
+        Raises:
+            ConfigurationError: a node of this scheduler takes part, or waits for its store.
+        """
+        lifecycle, setup = self._lifecycle, self._setup
+        if not self._opened.is_swapped and (not lifecycle.part.is_over or lifecycle.waits):
+            raise ConfigurationError("this scheduler is started; test it before start(), or after stop()")
+        kept = lifecycle.part, lifecycle.on_declared, setup.given_clock
+        with self._opened.swapped(store, waits):
+            # No alert watches: its messages would go out.
+            lifecycle.part, lifecycle.on_declared, setup.given_clock = part, lambda *_: None, clock
+            try:
+                yield lifecycle
+            finally:
+                lifecycle.part, lifecycle.on_declared, setup.given_clock = kept
+                setup.forget_release()
 
     # --- settings and the store --------------------------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ from cronsensus.node.decide import (
 )
 from cronsensus.node.herd import FULL, Herd
 from cronsensus.node.lead_time import LEADS, LOOKS, SLACK, LeadTime
+from cronsensus.node.settings import POLL
 from cronsensus.node.situation import Adopt, Facts, Fired, Firing, Look, Memory, Next, Sleep, Work
 from cronsensus.node.turn_order import (
     IN_FRONT,
@@ -46,7 +47,7 @@ from cronsensus.node.turn_order import (
     seconds_to_lookout,
     turn_of,
 )
-from cronsensus.stores.values import NO_DELAY, POLL, Partition, View
+from cronsensus.stores.values import NO_DELAY, Partition, View
 from tests.node.views import NOW, SECOND, holder, job, jobs, view
 
 HERE = 1000.0

@@ -17,16 +17,16 @@ from cronsensus.model.states import State
 from cronsensus.node.executors.importing import refuse_while_loading
 from cronsensus.node.loops import refuse_to_block
 from cronsensus.payload.typed import UNTYPED, Types
-from cronsensus.process.interrupts import Event
 from cronsensus.process.twins import require_reason, twin
 from cronsensus.stores.base import Store
 from cronsensus.stores.retries import retry_chain
-from cronsensus.timing.clock import SystemClock
 from cronsensus.timing.durations import Duration, parse_duration
 
 if TYPE_CHECKING:
     # Python has defaults of type variables from 3.13 on; a type checker knows this way to write them at any time.
     from typing_extensions import TypeVar
+
+    from cronsensus.opened.waits import Waits
 
     R_co = TypeVar("R_co", covariant=True, default=Any)
 else:
@@ -43,7 +43,9 @@ _GROWTH = 1.5
 
 
 class HasStore(Protocol):
-    """Something that can open its store: a ``Scheduler``."""
+    """Something that can open its store, and knows how to wait for it."""
+
+    waits: Waits
 
     @property
     def store(self) -> Store:
@@ -175,13 +177,13 @@ class Handle(Generic[R_co]):
         return self._wait_for_end(timeout, "handle.wait()", "await handle.await_()")
 
     def _wait_for_end(self, timeout: Duration | None, what: str, instead: str) -> Occurrence:
-        pause = Event()
+        waits = self._opened.waits
         for seconds in self._pauses_between_looks(timeout):
             occurrence = self.look()
             if occurrence.state.final:
                 return occurrence
             refuse_to_block(what, instead)
-            pause.wait(seconds)
+            waits.wait(seconds)
         raise self._timeout_error(timeout)
 
     async def await_(self, timeout: Duration | None = None) -> Occurrence:  # noqa: ASYNC109 - the twin of wait
@@ -196,7 +198,7 @@ class Handle(Generic[R_co]):
             occurrence = await asyncio.to_thread(self.look)
             if occurrence.state.final:
                 return occurrence
-            await asyncio.sleep(seconds)
+            await self._opened.waits.await_(seconds)
         raise await asyncio.to_thread(self._timeout_error, timeout)
 
     @overload
@@ -323,7 +325,7 @@ class Handle(Generic[R_co]):
 
     def _pauses_between_looks(self, timeout: Duration | None) -> Iterator[float]:
         """Yield how long to wait after each look; there is a last look when the time is up."""
-        monotonic = SystemClock().monotonic
+        monotonic = self._opened.waits.monotonic
         until = None if timeout is None else monotonic() + parse_duration(timeout, what="timeout").total_seconds()
         pause = _FIRST_LOOK
         while True:

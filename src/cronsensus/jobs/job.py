@@ -87,6 +87,11 @@ class Job(Generic[P, R_co]):
         return self.spec.trigger
 
     @property
+    def zone(self) -> str:
+        """The name of its time zone: that of its trigger, else the scheduler's."""
+        return self._operations.zone_of(self.name)
+
+    @property
     def next_time(self) -> datetime | None:
         """The nominal time that is decided next, aware, UTC, as the store has it now; the start may be later by jitter.
 

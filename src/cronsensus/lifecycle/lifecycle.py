@@ -6,7 +6,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cronsensus.bus import Bus
 from cronsensus.config import misspelt
@@ -307,8 +307,6 @@ class Lifecycle:
         """
         from cronsensus.node.node import Node
         from cronsensus.node.settings import NodeSettings
-        from cronsensus.rooms import ROOMS
-        from cronsensus.run import Run
 
         settings = self._setup.settings
         return Node(
@@ -322,18 +320,27 @@ class Lifecycle:
                 stop_on_store_loss=self._setup.stops_on_store_loss,
                 zone=settings.tz,
             ),
-            registry=self._declared.registry,
             new_session=self._new_session,
-            declare=self.declare_jobs,
             ensure_runs=self._ensure_runs,
             loop=loop,
             on_drained=drained,
             on_failed=failed,
             heartbeat=self._opened.heartbeat(),
-            bus=self._bus,
-            rooms=ROOMS,
-            make_run=Run,
+            **self.node_parts(),
         )
+
+    def node_parts(self) -> dict[str, Any]:
+        """Return what every node of this scheduler is made of, whoever turns it, as arguments of ``Node``."""
+        from cronsensus.rooms import ROOMS
+        from cronsensus.run import Run
+
+        return {
+            "registry": self._declared.registry,
+            "declare": self.declare_jobs,
+            "bus": self._bus,
+            "rooms": ROOMS,
+            "make_run": Run,
+        }
 
     def _new_session(self) -> SessionSpec:
         from cronsensus.membership.session import of_this_process

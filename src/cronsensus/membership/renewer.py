@@ -58,6 +58,8 @@ class SessionRenewer:
         on_renewal: Callable[[SessionLease, Renewal, Asked], None],
         on_trouble: Callable[[StoreError], object] = lambda _: None,
         beat_within: Callable[[float], None] = lambda _: None,
+        idle_lease: timedelta = IDLE_LEASE,
+        idle_renewal: timedelta = IDLE_RENEWAL,
     ) -> None:
         self._clock = clock
         self._lease = lease
@@ -65,6 +67,8 @@ class SessionRenewer:
         self._on_renewal = on_renewal
         self._on_trouble = on_trouble
         self._beat_within = beat_within
+        self._idle_lease = max(lease, idle_lease)
+        self._idle_renewal = idle_renewal
         self._notified = self._asked_for = False
         self._stopped = False
         self._looked_at = -1e9
@@ -100,7 +104,7 @@ class SessionRenewer:
         """Renew if it is time to, or after a notification; return the seconds until the next renewal."""
         lease = self._kept
         if lease is None or lease.is_lost or self._stopped:
-            return IDLE_RENEWAL.total_seconds()
+            return self._idle_renewal.total_seconds()
         wait = self._due_in(lease)
         return wait if wait > 0 else self._renew_lease(store, lease)
 
@@ -112,7 +116,7 @@ class SessionRenewer:
         """Return the seconds until the next renewal, by the length that the lease has now."""
         if self._asked_for:
             return 0.0
-        every = IDLE_RENEWAL if lease.length > self._lease else min(self._lease / 3, IDLE_RENEWAL)
+        every = self._idle_renewal if lease.length > self._lease else min(self._lease / 3, self._idle_renewal)
         # Counted from the lease itself and not from the last renewal, because a claim sets the lease too.
         wait = lease.trusted_for - (lease.length.total_seconds() * (1 - MARGIN) - every.total_seconds())
         if self._notified:
@@ -124,7 +128,7 @@ class SessionRenewer:
         asked = lease.note_request()
         self._notified, self._asked_for, self._looked_at = False, False, asked.at
         try:
-            renewal = store.renew(lease.session, lease=self._lease, idle_lease=max(self._lease, IDLE_LEASE))
+            renewal = store.renew(lease.session, lease=self._lease, idle_lease=self._idle_lease)
         except StoreError as error:
             self._notified = True
             self._on_trouble(error)
@@ -132,7 +136,7 @@ class SessionRenewer:
         self._measure_renewal(self._clock.monotonic() - asked.at)
         if self._stopped:
             # The owner is closing the session.
-            return IDLE_RENEWAL.total_seconds()
+            return self._idle_renewal.total_seconds()
         if renewal.alive:
             # A claim may yet be carried out although its answer was lost, and shorten the lease.
             lease.confirm_renewal(asked, min(renewal.lease, self._lease) if self._holds() else renewal.lease)

@@ -297,7 +297,7 @@ def _seconds_to_turns(memory: Memory, view: View, facts: Facts, fired: Fired) ->
 def _seconds_to_other_reasons(memory: Memory, view: View, facts: Facts, now: float, *, lost: bool) -> list[float]:
     """Return the seconds until the next look that has another reason than a due job."""
     # What watches for alerts may be gone; else it is looked for far more often.
-    waits = [ENSURE_RUNS_EVERY if facts.internal else facts.poll]
+    waits = [ENSURE_RUNS_EVERY if facts.internal else facts.poll_seconds]
     if not facts.hears_notifications:
         lately = now - memory.active_at <= RECENTLY_ACTIVE
         waits = [

@@ -134,6 +134,8 @@ class Node:
             holds=lambda: bool(self.round.active_runs),
             on_renewal=self._on_renewal,
             beat_within=self._heartbeat.beat_within,
+            idle_lease=settings.idle_lease,
+            idle_renewal=settings.idle_renewal,
         )
         self._renewed = Event()
         self._renewal_wanted = False
@@ -199,12 +201,20 @@ class Node:
         Raises:
             StoreError: the store cannot be used now; nothing was started. Whatever is raised, ``stop`` it.
         """
-        self.round.open_session()
-        _keep_logs(self, self._clock)
+        self.open_session()
         self._rounds_thread = _start_thread("rounds", self._run_rounds)
         self._listener_thread = _start_thread("listener", self._listener.run)
         self._heartbeat.add_member(self._renewer)
         self._timer.call_after(STUCK_LOOK, self._watch_rounds)
+
+    def open_session(self) -> None:
+        """Do what ``start`` does before there are threads: open the session, declare the jobs, keep what runs log."""
+        self.round.open_session()
+        _keep_logs(self, self._clock)
+
+    def drop_logs(self) -> None:
+        """Keep what runs log no longer."""
+        _leave_logs(self)
 
     def is_running(self, run: BaseRun | None) -> bool:
         """Whether this node is executing ``run`` now."""
@@ -260,7 +270,7 @@ class Node:
                 _log.warning("the store does not answer: the session is left to end with its lease")
         except StoreError as error:
             _log.warning("the session could not be closed, others will notice within its lease: %s", error)
-        _leave_logs(self)
+        self.drop_logs()
         self._listener.stop()
         self.round.waking.stop()
         for executor in self._executors.values():

@@ -450,10 +450,10 @@ class Round:
             trusted=trusted,
             lost=lease.is_lost,
             hears_notifications=self._hears_notifications,
-            poll=self._store.capabilities.poll,
             gone=gone,
             watch_seconds=self._settings.watch_seconds,
             fast_evidence=self._settings.fast_evidence,
+            poll_seconds=min(self._settings.poll_seconds, self._store.capabilities.poll),
         )
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from contextvars import Context, ContextVar
+from contextvars import Context, ContextVar, Token
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -34,7 +34,7 @@ _current: ContextVar[BaseRun | None] = ContextVar("cronsensus_run", default=None
 
 _OF_THE_NODE = frozenset({
     "at_end", "effective_ending", "extras", "is_over", "line", "may_begin", "may_have_committed", "raised",
-    "release_leftovers", "request_stop", "type_result", "was_cut_off",
+    "for_test", "release_leftovers", "request_stop", "type_result", "was_cut_off",
 })  # fmt: skip
 """What completion leaves out: the node and its executors call it."""
 
@@ -314,3 +314,13 @@ def find_run_of_context(context: Context) -> BaseRun | None:
 def enter_run(run: BaseRun | None) -> None:
     """Make ``run`` the current one in this context; executors call it at the start of a run's own context."""
     _current.set(run)
+
+
+def swap_current_run(run: BaseRun) -> Token[BaseRun | None]:
+    """Make ``run`` the current one until ``restore_current_run`` is given what this returns."""
+    return _current.set(run)
+
+
+def restore_current_run(token: Token[BaseRun | None]) -> None:
+    """Make the run the current one that was before ``swap_current_run``."""
+    _current.reset(token)

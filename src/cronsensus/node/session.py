@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from cronsensus.membership.lease import IDLE_LEASE, SessionLease
+from cronsensus.membership.lease import SessionLease
 from cronsensus.membership.session import open_session
 from cronsensus.model.session import SessionSpec
 from cronsensus.node.decide import ENSURE_RUNS_EVERY
@@ -39,7 +39,7 @@ class OwnSession:
         self._store = store
         self._clock = clock
         # It holds nothing yet; the first claim makes the lease short.
-        self._length = max(settings.lease, IDLE_LEASE)
+        self._length = max(settings.lease, settings.idle_lease)
         self._new_session = new_session
         self._declare = declare
         self._ensure_runs = ensure_runs

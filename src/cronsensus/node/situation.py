@@ -13,7 +13,8 @@ from cronsensus.node.careful import Careful
 from cronsensus.node.herd import MOST_DUE_JOBS, Herd
 from cronsensus.node.lead_time import ClockSample, LeadTime
 from cronsensus.node.pace import Pace, Queue
-from cronsensus.stores.values import NO_DELAY, POLL, Partition
+from cronsensus.node.settings import POLL
+from cronsensus.stores.values import NO_DELAY, Partition
 
 NEVER = -1e9
 """A monotonic time before all others."""
@@ -38,10 +39,10 @@ class Facts:
         trusted: the lease is trusted.
         lost: the session is lost.
         hears_notifications: the store's notifications reach this node.
-        poll: seconds until it looks although nothing notified it.
         gone: sessions whose process, on this host, is certainly gone.
         watch_seconds: seconds between looks at what others run.
         fast_evidence: whether a session is judged by its process too, and not by its lease alone.
+        poll_seconds: most seconds between looks that nothing else calls for.
     """
 
     session: str
@@ -58,10 +59,10 @@ class Facts:
     trusted: bool = True
     lost: bool = False
     hears_notifications: bool = True
-    poll: float = POLL
     gone: frozenset[str] = frozenset()
     watch_seconds: float = 0.5
     fast_evidence: bool = True
+    poll_seconds: float = POLL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

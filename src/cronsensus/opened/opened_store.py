@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from cronsensus.config import Settings
 from cronsensus.errors import ConfigurationError, InvalidOption
 from cronsensus.opened.scheduler_setup import Setup
+from cronsensus.opened.waits import Waits
 from cronsensus.process.forking import left_to_the_parent, mind_forks
 from cronsensus.process.logger import Logger
 from cronsensus.stores import open_store
@@ -32,6 +35,8 @@ class OpenedStore:
 
     Attributes:
         lock: held while anything is opened or closed.
+        waits: how a caller waits for the end of a run.
+        is_swapped: whether a test has put another store in the place of that of the settings.
     """
 
     def __init__(self, setup: Setup, given: Store | None, span: Callable[[], Span | None]) -> None:
@@ -43,6 +48,7 @@ class OpenedStore:
             span: gives what is to be entered around each verb, or ``None``.
         """
         self.lock = threading.RLock()
+        self.waits = Waits()
         self._setup = setup
         self._given = given
         self._span = span
@@ -57,6 +63,7 @@ class OpenedStore:
         self._crossed_a_fork = False
         self._warns_of_memory = False
         self._migrated = False
+        self.is_swapped = False
         mind_forks(self)
         _all.add(self)
 
@@ -72,6 +79,7 @@ class OpenedStore:
                     )
                 settings, self._store = self._setup.settings, self._given
                 if self._store is None:
+                    _refuse_in_test(settings)
                     clock = self._setup.given_clock
                     self._store = open_store(settings.url, namespace=settings.namespace, clock=clock)
                 self._place = (settings.url, settings.namespace)
@@ -166,12 +174,31 @@ class OpenedStore:
 
     def move(self, settings: Settings) -> None:
         """Close the store if the settings name another one now."""
+        if self.is_swapped:
+            return
         if settings.source("url") == "flag" and self._given is not None:
             self._given = None
         elif (settings.url, settings.namespace) == self._place:
             return
         self.close()
         self._store = self._shared = self._heartbeat = None
+
+    @contextmanager
+    def swapped(self, store: Store, waits: Waits) -> Iterator[None]:
+        """Use ``store`` in the place of that of the settings, whatever they say meanwhile, until the block ends."""
+        nothing_open = {
+            "_given": store, "waits": waits, "is_swapped": True, "_place": ("", ""), "_migrated": False,
+            **dict.fromkeys(("_store", "_shared", "_heartbeat", "_lock_backend", "_claims", "_outside")),
+        }  # fmt: skip
+        with self.lock:
+            kept = {name: getattr(self, name) for name in nothing_open}
+            vars(self).update(nothing_open)
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.close()
+                vars(self).update(kept)
 
     def close(self) -> None:
         """Close connections, except those of held locks and of running guarded functions.
@@ -208,6 +235,19 @@ class OpenedStore:
         if self._given is not None and self._given.capabilities.clock != "process":
             left_to_the_parent.append(self._given)
             self._crossed_a_fork = True
+
+
+REAL_STORES = "CRONSENSUS_REAL_STORES"
+"""Set to ``refuse`` while a test runs that may use memory alone. A variable: whoever sets it need import nothing."""
+
+
+def _refuse_in_test(settings: Settings) -> None:
+    """Raise if a test is about to open a real store."""
+    if os.environ.get(REAL_STORES) == "refuse" and not settings.url.startswith("memory:"):
+        raise ConfigurationError(
+            f"this test would use the real store {settings.shown('url')}; take the fixture cronsensus, which "
+            "puts memory in its place, or mark the test @pytest.mark.real_store"
+        )
 
 
 def _at_exit() -> None:

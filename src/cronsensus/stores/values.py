@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from math import inf
 from typing import NamedTuple, Self
 
 from cronsensus.errors import InvalidOption
@@ -30,10 +31,6 @@ def check_ahead(ahead: timedelta) -> None:
         )
 
 
-POLL = 180.0
-"""Most seconds between two looks of an idle node, where the store notifies nodes."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreCapabilities:
     """What a store can do, as data: printed in the documentation, read by the conformance suite.
@@ -46,7 +43,7 @@ class StoreCapabilities:
         notify: wake-ups reach other processes.
         transactional_finish: a run's effects may commit together with its result (G5).
         survives: what an acknowledged write outlives, in words.
-        poll: seconds after which an idle node looks although nothing notified it: a notification may be lost.
+        poll: most seconds between two looks of an idle node, where notifications are lost more easily than elsewhere.
     """
 
     name: str
@@ -56,7 +53,7 @@ class StoreCapabilities:
     notify: bool
     transactional_finish: bool
     survives: str
-    poll: float = POLL
+    poll: float = inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from cronsensus.node.settings import NodeSettings
 from cronsensus.process.interrupts import Event
 from cronsensus.rooms import ROOMS
 from cronsensus.stores.base import Store
+from cronsensus.testing.virtual_time import Deadline
 from tests.simulation.cluster.clocks import SECOND, NodeClock
 from tests.simulation.cluster.cranks import Crank
 from tests.simulation.cluster.stage import Stage
@@ -212,28 +213,11 @@ class Watchdog:
     def __init__(self, node: SimulatedNode) -> None:
         self._node = node
 
-    def call_after(self, seconds: float, action: Callable[[], None]) -> Watched:
+    def call_after(self, seconds: float, action: Callable[[], None]) -> Deadline:
         """Call ``action`` unless it is cancelled before."""
-        watched = Watched(action)
-        self._node.later(self._node.clock.micros(seconds), watched.look)
-        return watched
-
-
-class Watched:
-    """A deadline."""
-
-    def __init__(self, action: Callable[[], None]) -> None:
-        self._action: Callable[[], None] | None = action
-
-    def cancel(self) -> None:
-        """Drop it."""
-        self._action = None
-
-    def look(self) -> None:
-        """Call back, once."""
-        action, self._action = self._action, None
-        if action is not None:
-            action()
+        deadline = Deadline(action)
+        self._node.later(self._node.clock.micros(seconds), deadline.call_back)
+        return deadline
 
 
 class _Waker:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, cast
 
 from cronsensus.after.run import ComesAfter
 from cronsensus.batching.run import OfBatch
 from cronsensus.node import run as node_run
+
+if TYPE_CHECKING:
+    from cronsensus.run.for_test import JobLike, TestRun
 
 
 class Run(OfBatch, ComesAfter):
@@ -44,6 +49,50 @@ class Run(OfBatch, ComesAfter):
         batch: the number of the batch that this is an item of.
         is_over: whether the function has returned or raised.
     """
+
+    @classmethod
+    def for_test(
+        cls,
+        job: JobLike,
+        *,
+        scheduled_for: datetime | str | None = None,
+        key: str | None = None,
+        attempt: int = 1,
+        upstream: Mapping[Any, Any] | None = None,
+        namespace: str = "default",
+    ) -> TestRun:
+        """Return a run with which a test calls a job function itself: ``nightly(Run.for_test(nightly))``.
+
+        No node and no store take part. What the job reports is in ``progress_reports`` and ``added_items``;
+        ``stop(reason)`` and ``lose_lease()`` ask it to stop; ``with run:`` makes it the current run.
+
+        Args:
+            job: what is called.
+            scheduled_for: its nominal time: aware, or text, which without an offset is of the job's zone. ``None``:
+                enqueued work, without one.
+            key: of enqueued work.
+            attempt: 1, 2, ….
+            upstream: what the jobs returned that it comes after: ``{extract: 42}``.
+            namespace: a part of ``idempotency_key``.
+
+        Raises:
+            InvalidOption: the job does not run at that time, that time does not exist, or the job does not come after
+                what ``upstream`` names.
+
+        Example:
+            >>> from cronsensus import Run, Scheduler, cron
+            >>> scheduler = Scheduler("memory://", tz="Asia/Shanghai")
+            >>> @scheduler.job(cron("0 3 * * *"))
+            ... def nightly(run: Run) -> str:
+            ...     return f"report of {run.local_time:%Y-%m-%d}"
+            >>> nightly(Run.for_test(nightly, scheduled_for="2027-03-01 03:00"))
+            'report of 2027-03-01'
+        """
+        from cronsensus.run.for_test import make_test_run
+
+        return make_test_run(
+            job, scheduled_for=scheduled_for, key=key, attempt=attempt, upstream=upstream, namespace=namespace
+        )
 
 
 def current_run() -> Run | None:

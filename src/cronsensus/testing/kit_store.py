@@ -1,0 +1,83 @@
+"""What a kit puts in the place of a scheduler's store, and of the clock by which callers wait."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+from cronsensus.errors import UnsupportedTransaction
+from cronsensus.model.occurrence import Claim, Item, Note, Occurrence, OccurrenceFilter
+from cronsensus.opened.waits import Waits
+from cronsensus.stores.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from cronsensus.testing.stage import Stage
+
+
+class KitStore(MemoryStore):
+    """Memory that wakes the kit's nodes, and notes what the test has looked at."""
+
+    _kit: Stage
+
+    def __init__(self, kit: Stage, namespace: str) -> None:
+        super().__init__(namespace=namespace, clock=kit.clock)
+        self._kit = kit
+
+    def _sibling(self) -> Self:
+        sibling = super()._sibling()
+        sibling._kit = self._kit  # noqa: SLF001 - a handle of the same class
+        return sibling
+
+    def _notify(self) -> None:
+        super()._notify()
+        self._kit.notify_nodes(self)
+
+    def _occurrences(
+        self, where: OccurrenceFilter, after: int | None, limit: int, *, newest_first: bool
+    ) -> list[Occurrence]:
+        found = super()._occurrences(where, after, limit, newest_first=newest_first)
+        if not self._kit.is_turning:
+            self._kit.looked_at.update(one.id for one in found)
+        return found
+
+    def _transaction(self, claim: Claim) -> NoReturn:
+        del claim
+        raise _refuse_transaction("run.transaction()")
+
+    def _complete_in(self, connection: Any, claim: Claim, result: str | None, notes: Sequence[Note]) -> NoReturn:
+        del connection, claim, result, notes
+        raise _refuse_transaction("run.complete_in(…)")
+
+    def _enqueue_in(self, connection: Any, items: Sequence[Item]) -> NoReturn:
+        del connection, items
+        raise _refuse_transaction("enqueue_in(…)")
+
+    async def _aenqueue_in(self, connection: Any, items: Sequence[Item]) -> NoReturn:
+        del connection, items
+        raise _refuse_transaction("aenqueue_in(…)")
+
+
+def _refuse_transaction(what: str) -> UnsupportedTransaction:
+    return UnsupportedTransaction(
+        f"{what}: in this test the store is memory, which shares no transaction with your rows; mark the test "
+        "@pytest.mark.real_store, leave the fixture cronsensus out, and give the scheduler a database of the test's own"
+    )
+
+
+class KitWaits(Waits):
+    """Who waits for the end of a run lets time pass."""
+
+    def __init__(self, kit: Stage) -> None:
+        self._kit = kit
+
+    def monotonic(self) -> float:
+        """Return virtual time."""
+        return self._kit.clock.monotonic()
+
+    def wait(self, seconds: float) -> None:
+        """Let the next thing happen."""
+        self._kit.pass_time(seconds)
+
+    async def await_(self, seconds: float) -> None:
+        """Do the same: what the runs do, they do on this thread."""
+        self._kit.pass_time(seconds)

@@ -1,0 +1,96 @@
+"""What the parts of a kit know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+
+from cronsensus.testing.virtual_time import Process
+
+if TYPE_CHECKING:
+    from cronsensus.node.executors.base import Call
+    from cronsensus.node.node import Node
+    from cronsensus.scheduler import Scheduler
+    from cronsensus.stores.memory import MemoryStore
+    from cronsensus.testing.virtual_time import Agenda, VirtualClock
+
+
+class KitOptions(TypedDict, total=False):
+    """How a kit is set up.
+
+    Attributes:
+        start: the time at which it begins: aware, or text, which without an offset is of ``tz``. Defaults to now.
+        tz: the zone of times without an offset that belong to no job. Defaults to the scheduler's.
+        nodes: how many take part. Defaults to 1. Where the last one dies, another is started a second later.
+        audit: whether ``check``, which ends each test, audits the ledger. Defaults to ``True``.
+        allow_failures: whether ``check`` accepts failed runs that the test did not look at. Defaults to ``False``.
+    """
+
+    start: datetime | str
+    tz: str
+    nodes: int
+    audit: bool
+    allow_failures: bool
+
+
+@dataclass(slots=True)
+class AttemptRecord:
+    """One attempt that a node of the kit began.
+
+    Attributes:
+        key: of its occurrence; ``run``: the number of that.
+        attempt: 1, 2, ….
+        node: which one ran it.
+        ended_at: when its function returned or raised, also in a process that had died by then.
+        error: what it raised; ``None``: nothing, or what ends a run in order (``Skip``, ``Snooze``).
+    """
+
+    job: str
+    scheduled_for: datetime | None
+    key: str
+    run: int
+    attempt: int
+    node: str
+    started_at: datetime
+    ended_at: datetime | None = None
+    error: BaseException | None = None
+
+
+class HandTurned(Process, Protocol):
+    """A node, as what runs on it sees it."""
+
+    name: str
+
+
+class Stage(Protocol):
+    """A kit, as its nodes see it."""
+
+    scheduler: Scheduler
+    store: MemoryStore
+    clock: VirtualClock
+    agenda: Agenda
+    dead: set[int]
+    looked_at: set[int]
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """Those that live."""
+
+    @property
+    def is_turning(self) -> bool:
+        """Whether something of the agenda is going on, and not the test itself."""
+
+    def notify_nodes(self, sender: MemoryStore) -> None:
+        """Wake the nodes, but for the one that sent it."""
+
+    def pass_time(self, seconds: float) -> None:
+        """Let the next thing happen within so many seconds, or else let them pass."""
+
+    def running(self, node: Any, call: Call) -> AbstractContextManager[AttemptRecord]:
+        """Note that a job runs, for as long as the block goes on."""
+
+    def pass_below(self, seconds: float | None) -> None:
+        """Let a job that has nothing to do wait for the next thing that happens, at most so long."""
