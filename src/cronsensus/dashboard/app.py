@@ -17,6 +17,7 @@ from cronsensus.dashboard.access import Access, App, Auth, may_operate, who_acts
 from cronsensus.dashboard.actions import ACTIONS, DONE, Form, NoTargetError
 from cronsensus.dashboard.audits import COUNTED, SPANS, Audits
 from cronsensus.dashboard.batch_bar import draw_segments
+from cronsensus.dashboard.day_cells import day_cells
 from cronsensus.dashboard.forms import FIELD, FormRefusedError, keep_token, read_form, token_for
 from cronsensus.dashboard.graph import MOST_JOBS, graph_page, graph_svg, night_link, rule_words
 from cronsensus.dashboard.healthz import Healthz
@@ -34,11 +35,12 @@ from cronsensus.dashboard.language import (
     short,
 )
 from cronsensus.dashboard.live import DATA_OF, TAG, Live, page_tag
-from cronsensus.dashboard.now import now_page
+from cronsensus.dashboard.now import By, now_page
 from cronsensus.dashboard.numbers import count_nodes, read_nodes
 from cronsensus.dashboard.passwords import from_environment
 from cronsensus.dashboard.past import READ, draw_calendar, plot_durations
 from cronsensus.dashboard.queue import SPAN, queue_page
+from cronsensus.dashboard.recent import Recent
 from cronsensus.dashboard.run_again import run_again
 from cronsensus.dashboard.run_now import run_now
 from cronsensus.dashboard.statuses import STORE_AWAY, status_of
@@ -167,6 +169,7 @@ class _Pages:
         self._source = source
         self._live = live
         self._index = JobIndex()
+        self._recent = Recent()
         self._audits = Audits()
         self._acting = threading.Lock()
         code = source if isinstance(source, Scheduler) else None
@@ -182,7 +185,7 @@ class _Pages:
             clock=clock, minute=minute, coarse=coarse, took=took, what_for=what_for, why_ended=why_ended,
             shorten=shorten, json=dumps_masked, stamp=_stamp, exact=_exact, short=short, zone_of=zone_of,
             hour=hour_of, day=day_of, strip=strip_svg, linked=_linked, item_key=shown_key, segments=draw_segments,
-            graph_svg=graph_svg, rule_words=rule_words, night_link=night_link,
+            graph_svg=graph_svg, day_cells=day_cells, rule_words=rule_words, night_link=night_link,
         )  # fmt: skip
 
     @property
@@ -194,7 +197,8 @@ class _Pages:
     def now(self, request: Request) -> Response:
         store = self.store
         by, everything = request.query_params.get("by", ""), request.query_params.get("all") == "1"
-        page = now_page(store, by=by if by in {"job", "list"} else "node", everything=everything)  # type: ignore[arg-type]
+        chosen: By = "job" if by == "job" else "list" if by == "list" else "node"
+        page = now_page(store, by=chosen, everything=everything, recent=self._recent)
         return self._page(request, "now.html", page.now, page=page, all=everything, command="cronsensus doctor")
 
     def jobs(self, request: Request) -> Response:
