@@ -35,6 +35,7 @@ from cronsensus.dashboard.language import (
     short,
 )
 from cronsensus.dashboard.live import DATA_OF, TAG, Live, page_tag
+from cronsensus.dashboard.many_runs import MANY
 from cronsensus.dashboard.now import By, now_page
 from cronsensus.dashboard.numbers import count_nodes, read_nodes
 from cronsensus.dashboard.passwords import from_environment
@@ -42,6 +43,7 @@ from cronsensus.dashboard.past import READ, draw_calendar, plot_durations
 from cronsensus.dashboard.queue import SPAN, queue_page
 from cronsensus.dashboard.recent import Recent
 from cronsensus.dashboard.run_again import run_again
+from cronsensus.dashboard.run_filters import list_command, list_path, read_search
 from cronsensus.dashboard.run_now import run_now
 from cronsensus.dashboard.statuses import STORE_AWAY, status_of
 from cronsensus.dashboard.strip import strip_svg
@@ -60,6 +62,7 @@ from cronsensus.insight.graph import graph_of
 from cronsensus.insight.ledger import ledger_page
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.next_times import next_times
+from cronsensus.insight.run_list import RunSearch, list_runs
 from cronsensus.insight.run_report import run_report
 from cronsensus.insight.sentences import Sentence
 from cronsensus.insight.summaries import took, what_for, why_ended
@@ -136,6 +139,7 @@ def dashboard(
         Route("/", pages.now),
         Route("/jobs", pages.jobs),
         Route("/job", pages.job),
+        Route("/runs", pages.runs),
         Route("/runs/{number}", pages.run),
         Route("/runs/{number}/items", pages.items),
         Route("/nodes", pages.nodes),
@@ -173,7 +177,7 @@ class _Pages:
         self._audits = Audits()
         self._acting = threading.Lock()
         code = source if isinstance(source, Scheduler) else None
-        self._actions = {**ACTIONS, "trigger": run_now(code), "retry": run_again()}
+        self._actions = {**ACTIONS, **MANY, "trigger": run_now(code), "retry": run_again()}
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(_HERE / "templates"),
             autoescape=True,
@@ -268,6 +272,22 @@ class _Pages:
             request, "audit.html", store.now(), audited=audited, busy=span in SPANS and made is None,
             spans=SPANS, columns=COUNTED, trouble={"failed", "missed", "duplicates"},
             command="cronsensus audit --from " + (audited.span if audited is not None else "1d"),
+        )  # fmt: skip
+
+    def runs(self, request: Request) -> Response:
+        """Show the runs that the address means."""
+        store, given = self.store, dict(request.query_params)
+        now, after = store.now(), _number(given.get("after", ""))
+        try:
+            search, wrong = read_search(given, now, batch=_number(given.get("batch", ""))), ""
+        except InvalidOption as error:
+            search, wrong = RunSearch(), str(error)
+        page = list_runs(store, search, after=after, limit=reads.PAGE)
+        return self._page(
+            request, "runs.html", now, 400 if wrong else 200, page=page, wanted=search, given=given, after=after,
+            wrong=wrong, more="" if page.after is None else list_path(given, after=str(page.after)),
+            filtered=list_path(given) != "/runs", list_path=list_path, origins=[str(one) for one in Origin],
+            still=page.read > 2 * reads.PAGE, command=list_command(given),
         )  # fmt: skip
 
     def run(self, request: Request) -> Response:
@@ -383,7 +403,7 @@ class _Pages:
         action = self._actions.get(request.path_params["action"])
         if action is None:
             return self._missing(request, _NO_PAGE)
-        return self._form(request, action.form(self.store, dict(request.query_params)))
+        return self._form(request, action.form(self.store, _given(request)))
 
     async def run_action(self, request: Request) -> Response:
         """Do it, if what the form showed still stands."""
@@ -499,6 +519,12 @@ class _Pages:
                 COOKIE, language, max_age=_YEAR, path=base or "/", httponly=True, samesite="lax", secure=secure
             )
         return response
+
+
+def _given(request: Request) -> dict[str, str]:
+    """Return what an address says; runs that were chosen, each by a box of its own, as one text."""
+    given = dict(request.query_params)
+    return given | {"runs": " ".join(request.query_params.getlist("runs"))} if "runs" in given else given
 
 
 def _number(text: str) -> int | None:

@@ -25,6 +25,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from cronsensus.dashboard.access import App, Message, Scope, permission_of
 from cronsensus.dashboard.language import COOKIE
+from cronsensus.dashboard.run_filters import FILTERS
 
 STOPPING = "cronsensus.dashboard.stopping"
 """Where a server says in the scope of a request when it stops: an ``asyncio.Event``."""
@@ -38,7 +39,7 @@ PARAMETERS: dict[str, frozenset[str]] = {
     "jobs": frozenset({"q", "after", "only"}),
     "job": frozenset({"name", "before"}),
     "ledger": frozenset({"job", "at", "until", "span"}),
-    "runs": frozenset({"after", "state"}),
+    "runs": frozenset({"after", "batch", *FILTERS}),
     "queue": frozenset({"after"}),
     "graph": frozenset({"job", "at"}),
     "trail": frozenset({"before", "target"}),

@@ -124,7 +124,7 @@ function updateParts(whole, fresh) {
 
 // Nothing is taken from under somebody's hands: what has the focus, text that is chosen, a list that is open.
 function inUse(part) {
-  if (part.contains(document.activeElement) || part.querySelector("details[open]")) return true;
+  if (part.contains(document.activeElement) || part.querySelector("details[open], .choose :checked")) return true;
   const chosen = getSelection();
   return Boolean(chosen && !chosen.isCollapsed && chosen.rangeCount && chosen.getRangeAt(0).intersectsNode(part));
 }
@@ -200,9 +200,18 @@ document.addEventListener("submit", (event) => {
   if (button && event.target.method === "post") setTimeout(() => { button.disabled = true; });
 });
 
+// One box chooses all of a list; without script each has its own.
+document.querySelectorAll("[data-all]").forEach((box) => { box.hidden = false; });
+document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-all]")) {
+    event.target.closest("table").querySelectorAll("tbody [type=checkbox]").forEach((one) => { one.checked = event.target.checked; });
+  }
+  if (event.target.matches(".choose [type=checkbox]")) setTimeout(update);
+});
+
 // --- keys ------------------------------------------------------------------------------------------------------------
 
-const PAGES = { n: "/", j: "/jobs", o: "/nodes", l: "/ledger", k: "/locks", t: "/trail", f: "/failed", q: "/queue", d: "/graph" };
+const PAGES = { n: "/", j: "/jobs", r: "/runs", o: "/nodes", l: "/ledger", k: "/locks", t: "/trail", f: "/failed", q: "/queue", d: "/graph" };
 let going = false;
 let row = -1;
 
