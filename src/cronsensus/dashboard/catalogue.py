@@ -7,6 +7,15 @@ from types import MappingProxyType
 
 CHINESE: Mapping[str, str] = MappingProxyType(
     {
+        "Times are in {0}": "时间均为 {0}",
+        "this browser: {0}": "本浏览器：{0}",
+        "the job: {0}": "任务：{0}",
+        "UTC": "UTC",
+        "ms s m h d": "毫秒 秒 分钟 小时 天",
+        "{0} ({1})": "{0}（{1}）",
+        "{0} (item of {1})": "{0}（批次 {1} 的子项）",
+        "by hand": "手动",
+        "09:15 of today, or 2026-11-20 09:15; without an offset in {0}": "今天的 09:15，或 2026-11-20 09:15；不写时区则为 {0}",
         "Choose all": "全选",
         "Choose run {0}": "选择运行 {0}",
         "Chosen:": "已选：",
@@ -57,7 +66,6 @@ CHINESE: Mapping[str, str] = MappingProxyType(
         "Find": "查找",
         "Name, function, schedule": "名称、函数、时间表",
         "Job or run number": "任务名或运行编号",
-        "Times are in UTC where no offset stands.": "未标时区的时间均为 UTC。",
         "The same in a shell:": "命令行中同样可查：",
         "Data of {0}": "数据截至 {0}",
         "Current": "数据实时更新",
@@ -267,7 +275,6 @@ CHINESE: Mapping[str, str] = MappingProxyType(
         "Why did it run, or not?": "为什么运行了，或没有运行？",
         "Nominal time": "计划时间",
         "Ask": "查询",
-        "09:15 of today, or 2026-11-20 09:15; without an offset in the job's zone": "今天的 09:15，或 2026-11-20 09:15；未标时区则按任务的时区",
         "This is no time: {0}": "无法识别的时间：{0}",
         "newest first": "最新在前",
         "undecided": "未决",

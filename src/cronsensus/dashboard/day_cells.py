@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from markupsafe import Markup, escape
 
 from cronsensus.dashboard.day import DayRow
-from cronsensus.dashboard.language import Words, hour_of
+from cronsensus.dashboard.language import Words
 
 _KINDS = {"succeeded": "ok", "failed": "fail", "missed": "miss", "running": "run", "pending": "wait", "skipped": "skip"}
 _HEIGHTS = {"ok": (6, 10), "run": (6, 10), "wait": (6, 10), "fail": (2, 18), "miss": (3, 16)}
@@ -31,7 +31,7 @@ def day_cells(row: DayRow, t: Words, base: str, width: float) -> Markup:
         taken = f", {escape(t('taken over'))}" if cell.taken_over else ""
         parts.append(
             f'<a href="{escape(base + path)}" tabindex="-1">'
-            f"<title>{job}, {hour_of(cell.at)}: {counts}{taken}</title>"
+            f"<title>{job}, {t.hour(cell.at)}: {counts}{taken}</title>"
             f'<rect class="c c-{kind}" x="{cell.x}%" y="{row.y + top}" width="{round(width - _GAP, 3)}%"'
             f' height="{tall}" rx="2"/>'
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Literal
 
 from cronsensus.dashboard.attention import Attention, Seen, find_attention
@@ -90,7 +90,9 @@ class Now:
         return bool(self.work.jobs) and ticking and not self.attention and not self.of_first_jobs
 
 
-def now_page(store: Store, *, by: By = "node", everything: bool = False, recent: Recent | None = None) -> Now:
+def now_page(
+    store: Store, *, by: By = "node", everything: bool = False, recent: Recent | None = None, zone: tzinfo = UTC
+) -> Now:
     """Return what the first page shows.
 
     Args:
@@ -98,6 +100,7 @@ def now_page(store: Store, *, by: By = "node", everything: bool = False, recent:
         by: which picture.
         everything: all that needs people, and not the worst ``SHOWN``.
         recent: keeps what ended from page to page.
+        zone: whose night is the last one.
     """
     at = store.now()
     since = at - DAY
@@ -150,7 +153,7 @@ def now_page(store: Store, *, by: By = "node", everything: bool = False, recent:
         failed_capped=len(failed) >= MOST,
         missed=len(missed) + sum(one.range.count or 1 for one in ranges if one.range.state is State.MISSED),
         of_first_jobs=len(first) > MOST_JOBS,
-        night=draw_night(at, views, pasts, ended, whole=whole),
+        night=draw_night(at, zone, pasts, ended, whole=whole),
         picture=draw_lanes(
             store, steady, nodes=_node_states(nodes), views=views, seen=hour[:MOST_RUNS],
             ranges=[one for one in ranges if one.range.state is State.MISSED],
