@@ -15,6 +15,7 @@ from cronsensus.audit import audit
 from cronsensus.dashboard import api, reads
 from cronsensus.dashboard.access import Access, App, Auth, may_operate, who_acts
 from cronsensus.dashboard.actions import ACTIONS, DONE, Form, NoTargetError
+from cronsensus.dashboard.attempt_bars import draw_attempts
 from cronsensus.dashboard.audits import COUNTED, SPANS, Audits
 from cronsensus.dashboard.batch_bar import draw_segments
 from cronsensus.dashboard.day_cells import day_cells
@@ -59,7 +60,7 @@ from cronsensus.insight.ledger import ledger_page
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.next_times import next_times
 from cronsensus.insight.run_list import RunSearch, list_runs
-from cronsensus.insight.run_report import run_report
+from cronsensus.insight.run_report import LogEntry, run_report
 from cronsensus.insight.sentences import Sentence
 from cronsensus.insight.time_words import read_time, shorten
 from cronsensus.insight.why import explain_time
@@ -293,13 +294,18 @@ class _Pages:
         if one is None:
             return self._missing(request, "There is no such run")
         view = store.job(one.job)
-        report = run_report(store, one, log_lines=_LOG)
+        words, attempt = request.query_params.get("log", "").strip()[:200], request.query_params.get("attempt", "")
+        report = run_report(store, one, log_lines=_LOG, keep=_log_filter(words, _number(attempt)))
+        same = OccurrenceFilter(job=one.job, parent=one.parent)
+        before = [beside.id for beside in store.occurrences(same, after=one.id, limit=1)]
+        following = [beside.id for beside in store.occurrences(same, after=one.id, limit=1, newest_first=False)]
         sentences: tuple[Sentence, ...] = ()
         if one.scheduled_for is not None and one.origin is Origin.SCHEDULE and view is not None:
             sentences = explain_time(store, view, one.scheduled_for).sentences
         return self._page(
             request, "run.html", store.now(), zone=None if view is None else zone_of(view.spec.trigger),
-            one=one, view=view, report=report, sentences=sentences,
+            one=one, view=view, report=report, sentences=sentences, words=words, attempt=attempt,
+            before=before, following=following, bars=draw_attempts(report.attempts, store.now()),
             steps=_steps(one, report.attempts[0].started_at if report.attempts else one.started_at),
             args=one.args, kwargs=mask_data(one.kwargs),
             result=_result(one), command=f"cronsensus runs show {one.id}",
@@ -574,6 +580,14 @@ def _steps(one: Occurrence, started: datetime | None) -> list[tuple[str, datetim
         found.append((name, at, None if at is None or before is None else at - before))
         before = at or before
     return found
+
+
+def _log_filter(words: str, attempt: int | None) -> Callable[[LogEntry], bool] | None:
+    """Return which lines of a log are shown; ``None``: all."""
+    if not words and attempt is None:
+        return None
+    lowered = words.lower()
+    return lambda entry: attempt in {None, entry[1]} and lowered in f"{entry[2].level} {entry[2].text}".lower()
 
 
 def _result(one: Occurrence) -> str:

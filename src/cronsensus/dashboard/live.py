@@ -40,7 +40,7 @@ PARAMETERS: dict[str, frozenset[str]] = {
     "jobs": frozenset({"q", "after", "only"}),
     "job": frozenset({"name", "before"}),
     "ledger": frozenset({"job", "at", "until", "span"}),
-    "runs": frozenset({"after", "batch", *FILTERS}),
+    "runs": frozenset({"after", "attempt", "batch", "log", *FILTERS}),
     "queue": frozenset({"after"}),
     "graph": frozenset({"job", "at"}),
     "trail": frozenset({"before", "target"}),
