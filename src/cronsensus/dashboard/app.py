@@ -297,8 +297,15 @@ class _Pages:
         words, attempt = request.query_params.get("log", "").strip()[:200], request.query_params.get("attempt", "")
         report = run_report(store, one, log_lines=_LOG, keep=_log_filter(words, _number(attempt)))
         same = OccurrenceFilter(job=one.job, parent=one.parent)
-        before = [beside.id for beside in store.occurrences(same, after=one.id, limit=1)]
-        following = [beside.id for beside in store.occurrences(same, after=one.id, limit=1, newest_first=False)]
+        # Beside a batch stand items: of the one before, which is meant, or its own.
+        before, following = (
+            [
+                number
+                for beside in store.occurrences(same, after=one.id, limit=1, newest_first=newest)
+                if (number := beside.id if one.parent else beside.parent or beside.id) != one.id
+            ]
+            for newest in (True, False)
+        )
         sentences: tuple[Sentence, ...] = ()
         if one.scheduled_for is not None and one.origin is Origin.SCHEDULE and view is not None:
             sentences = explain_time(store, view, one.scheduled_for).sentences
