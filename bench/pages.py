@@ -24,7 +24,8 @@ KILOBYTES = 60
 PAGES = (
     "/", "/jobs", "/jobs?q=job-09", "/jobs?q=job-09&only=paused", "/jobs?q=nowhere",
     "/jobs?only=failing", "/jobs?only=missed", "/job?name=job-00007",
-    "/ledger?job=job-00007", "/runs/{run}", "/failed", "/queue", "/nodes", "/locks", "/trail",
+    "/ledger?job=job-00007", "/runs", "/runs?text=nowhere", "/runs/{run}", "/failed", "/queue", "/nodes", "/locks",
+    "/trail",
 )  # fmt: skip
 
 FILL = """

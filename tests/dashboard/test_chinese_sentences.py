@@ -77,7 +77,7 @@ def test_values_are_said_as_the_language_says_them() -> None:
     once = Text.DUE_AFTER_FAILURES(when=sentences.distance_text(at, at - timedelta(minutes=5)), failures=1)
     assert (str(once), CHINESE.render(once)) == (
         "It is due in 5m after 1 failed attempt.",
-        "它将在 5m 后到期，此前失败 1 次。",
+        "它将在 5 分钟 后到期，此前失败 1 次。",
     )
     items = Text.WAITS_FOR_ITEMS(total=2000, open=1000, running=0, pending=1000)
     assert str(items) == "It is a batch of 2,000 items, and waits for 1,000 of them: 0 run, 1,000 wait."

@@ -59,7 +59,7 @@ def pages(cluster: Cluster) -> list[str]:
     """Each page, with what looks like HTML on it where it can be."""
     run = newest(cluster, BAD_NAME).id
     return [
-        "/", "/?by=job", "/?by=list",
+        "/", "/?by=job", "/?by=list", "/runs", f"/runs?text={quote(BAD)}&job={HOSTILE}",
         "/jobs", f"/jobs?q={quote(BAD)}", f"/job?name={HOSTILE}", "/job?name=tick", f"/runs/{run}",
         f"/runs/{run - 1}", f"/ledger?job={HOSTILE}", "/ledger?job=tick", "/nodes", "/locks", "/trail", "/failed",
         "/queue", "/ledger", "/ledger?span=1d", f"/do/pause?job={HOSTILE}", f"/do/trigger?job={HOSTILE}",

@@ -17,7 +17,7 @@ from cronsensus.dashboard.language import choose_language
 from cronsensus.errors import InvalidOption, StoreUnavailable
 from cronsensus.model.acquiring import Ask
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Claim, Item
+from cronsensus.model.occurrence import Claim, Item, RunError
 from cronsensus.model.states import State
 from cronsensus.security.loopback import is_loopback
 from cronsensus.triggers import every
@@ -362,3 +362,35 @@ def test_a_scheduler_on_sqlite_shows_what_it_really_ran(tmp_path: Path) -> None:
         text = client.get(f"/runs/{handle.id}").text
     assert "ValueError: &lt;script&gt;" in text
     assert "web-1" in text
+
+
+# --- a run ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_shows_its_attempts_to_scale_and_the_lines_that_were_asked_for() -> None:
+    cluster = HandCluster()
+    cluster.join("node-1")
+    cluster.every("tick", "1m", retries=1)
+    cluster.advance(60)
+    number = cluster.run_once().id
+    cluster.advance(60)
+    cluster.fire()
+    (first,) = cluster.claim()
+    cluster.log(first, "before", "the disk is full")
+    cluster.advance(30)
+    error = RunError(type="OSError", message="full", traceback="")
+    cluster.finish(first, State.PENDING, error=error, retry_in=timedelta(0))
+    cluster.advance(10)
+    (second,) = cluster.claim()
+    cluster.log(second, "again", "the disk is fine")
+    cluster.advance(60)
+    cluster.finish(second)
+    browser = Browser(dashboard(cluster.store))
+    text = browser.get(f"/runs/{first.id}").text
+    found = re.findall(r'class="b b-\w+" x="([\d.]+)%" y="\d+" width="([\d.]+)%"', text)
+    bars = [(float(x), float(width)) for x, width in found]
+    assert bars == [(2.0, 24.0), (34.0, 48.0)]
+    assert f'rel="prev" href="/runs/{number}"' in text
+    assert "last 4 of 4 lines" in text
+    assert "last 1 of 1 lines" in browser.get(f"/runs/{first.id}?log=DISK&attempt=2").text
+    assert "No line is so." in browser.get(f"/runs/{first.id}?log=tape").text

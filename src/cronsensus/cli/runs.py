@@ -25,17 +25,19 @@ from cronsensus.insight.as_data import (
     log_data,
     occurrence_data,
     run_data,
+    run_page_data,
     trail_data,
 )
 from cronsensus.insight.failures import failures_to_retry, group_failures, open_failures
 from cronsensus.insight.lookup import require_job
+from cronsensus.insight.run_list import ORDERS, Order, RunPage, RunSearch, list_runs
 from cronsensus.insight.run_report import every_log_entry, run_report
 from cronsensus.insight.summaries import took, what_for, why_ended
 from cronsensus.insight.time_words import format_count, relative_time, shorten
 from cronsensus.jobs.handle import cancel_occurrence as cancel_run
 from cronsensus.model.job import is_internal
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
-from cronsensus.model.states import State
+from cronsensus.model.states import Origin, State
 from cronsensus.security.masking import mask_data
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_edge, every_occurrence, rules_of
@@ -46,6 +48,7 @@ _TAIL = 20
 _LOOK_AGAIN = 1.0
 _PREVIEWED = 20
 _MOST_RUNS = 1000
+_MOST_LOOKED_THROUGH = 20_000
 
 
 some_ids = click.argument("numbers", metavar="[ID]…", type=click.IntRange(1, 2**63 - 1), nargs=-1)
@@ -81,7 +84,18 @@ def runs() -> None:
     type=click.Choice([str(state) for state in State]),
     help="Only in this state; may be repeated.",
 )
+@click.option("--origin", type=click.Choice([str(origin) for origin in Origin]), help="Only made so.")
+@click.option("--node", metavar="NODE", help="Only that this node runs, or ran last.")
 @click.option("--since", metavar="TIME", help="Only those created since then; 2h means two hours ago.")
+@click.option("--until", metavar="TIME", help="Only those created before then.")
+@click.option("--key", metavar="KEY", help="Only with this key.")
+@click.option(
+    "--text",
+    metavar="WORDS",
+    default="",
+    help="Each word stands in job, key, node, reason, error or arguments; customer=42 is an argument.",
+)
+@click.option("--order", type=click.Choice(ORDERS), default="newest", show_default=True, help="What stands first.")
 @click.option("--batch", type=click.IntRange(1), metavar="ID", help="Only the items of this batch.")
 @click.option("--after", type=click.IntRange(1), metavar="ID", help="Begin after this id: the next page.")
 @add_limit_option()
@@ -90,7 +104,13 @@ def list_(
     *,
     job: str | None,
     states: tuple[str, ...],
+    origin: str | None,
+    node: str | None,
     since: str | None,
+    until: str | None,
+    key: str | None,
+    text: str,
+    order: Order,
     batch: int | None,
     after: int | None,
     limit: int,
@@ -100,7 +120,8 @@ def list_(
 
     cronsensus runs list --job send_digest --limit 10
     cronsensus runs list --state failed --since 1d
-    cronsensus runs list --state running --watch
+    cronsensus runs list --state running --order longest --watch
+    cronsensus runs list --text customer=42
     cronsensus runs list --batch 4711 --state failed
     """
     output = Output.current()
@@ -108,29 +129,41 @@ def list_(
         if job is not None:
             require_job(store, job)
         zones = JobZones(store)
-        begin = None if since is None else zones.read_since(since, job)
-        where = OccurrenceFilter(job=job, states=tuple(State(state) for state in states), parent=batch)
+        search = RunSearch(
+            job=job,
+            states=tuple(State(state) for state in states),
+            origin=None if origin is None else Origin(origin),
+            node=node,
+            key=key,
+            since=None if since is None else zones.read_since(since, job),
+            until=None if until is None else zones.read_since(until, job, what="--until"),
+            words=tuple(text.split()),
+            batch=batch,
+            order=order,
+        )
 
         def draw() -> None:
-            newest = every_occurrence(store, where, after=after, newest_first=True, page=limit + 1)
-            found = list(islice(takewhile(lambda one: begin is None or one.created_at >= begin, newest), limit + 1))
-            _print_runs(output, found[:limit], store.now(), zones, more=len(found) > limit and not watch)
+            page = list_runs(store, search, after=after, limit=limit, most_read=_MOST_LOOKED_THROUGH)
+            _print_runs(output, page, store.now(), zones, watched=watch)
 
         output.show_live(store, draw, again=watch)
 
 
-def _print_runs(output: Output, found: list[Occurrence], now: datetime, zones: JobZones, *, more: bool) -> None:
-    after = found[-1].id if more else None
-    if output.printed_json({"runs": [occurrence_data(one) for one in found], "after": after}):
+def _print_runs(output: Output, page: RunPage, now: datetime, zones: JobZones, *, watched: bool) -> None:
+    after = None if watched else page.after
+    if output.printed_json({**run_page_data(page), "after": after}):
         return
     output.table(
         ["id", "job", "for", "state", "node", "attempt", "started", "took", "reason"],
-        [_row(one, now, zones.find_zone(one.job)) for one in found],
+        [_row(one, now, zones.find_zone(one.job)) for one in page.runs],
         empty="there is none",
         prose=("job", "state", "reason"),
         spare=("attempt", "took", "node", "started"),
     )
-    if after is not None:
+    if page.stopped:
+        then = "" if after is None else f"; to go on: add --after {after}"
+        print_message(f"only {page.read:,} runs were looked through{then}")
+    elif after is not None:
         print_message(f"there are more: add --after {after}")
 
 

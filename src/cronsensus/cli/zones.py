@@ -54,11 +54,11 @@ class JobZones:
     def _note(self, *views: JobView) -> None:
         self._known.update({view.spec.name: zone_of(view.spec.trigger, self._default) for view in views})
 
-    def read_since(self, text: str, job: str | None) -> datetime:
-        """Return what was typed as ``--since``, in the zone of the job that was named, if one was.
+    def read_since(self, text: str, job: str | None, *, what: str = "--since") -> datetime:
+        """Return what was typed as ``what``, in the zone of the job that was named, if one was.
 
         Raises:
             InvalidOption: it is no time.
         """
         zone = self._default if job is None else self.find_zone(job)
-        return read_time(text, self._store.now(), tz=zone, what="--since")
+        return read_time(text, self._store.now(), tz=zone, what=what)

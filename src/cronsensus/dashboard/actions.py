@@ -371,7 +371,9 @@ DONE: Mapping[str, str] = {
     "backfill": "The runs are made; they stand below.",
     "retry": "It is tried again: this is the new run.",
     "retry-failed": "They are tried again.",
+    "retry-runs": "They are tried again.",
     "cancel": "It is cancelled, or asked to stop.",
+    "cancel-runs": "They are cancelled, or asked to stop.",
     "drain": "It is asked to drain.",
     "break": "The lock is free.",
 }

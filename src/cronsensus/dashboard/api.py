@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from cronsensus.dashboard.run_filters import FILTERS, read_search
 from cronsensus.dashboard.statuses import status_of
 from cronsensus.errors import CronsensusError, InvalidOption
 from cronsensus.insight.as_data import (
@@ -26,6 +27,7 @@ from cronsensus.insight.as_data import (
     occurrence_data,
     pick_fields,
     run_data,
+    run_page_data,
     session_data,
     trail_data,
 )
@@ -35,11 +37,10 @@ from cronsensus.insight.health import read_health
 from cronsensus.insight.life import lives_of
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.next_times import next_times
+from cronsensus.insight.run_list import MOST_READ, list_runs
 from cronsensus.insight.run_report import run_report
 from cronsensus.insight.time_words import read_time
 from cronsensus.insight.why import explain_time
-from cronsensus.model.occurrence import OccurrenceFilter
-from cronsensus.model.states import State
 from cronsensus.security.masking import mask
 from cronsensus.stores.base import Store
 
@@ -100,15 +101,9 @@ def _job(store: Store, given: Given) -> Any:
 
 
 def _runs(store: Store, given: Given) -> Any:
-    limit, after = _limit(given), _number(given, "after")
-    try:
-        states = tuple(State(text) for text in given.get("state", "").split(",") if text)
-    except ValueError:
-        raise InvalidOption(f"state= is one or more of {', '.join(State)}, with commas between") from None
-    where = OccurrenceFilter(job=given.get("job") or None, states=states, parent=_number(given, "batch"))
-    found = store.occurrences(where, after=after, limit=limit + 1)
-    more = found[limit - 1].id if len(found) > limit else None
-    return {"runs": [occurrence_data(one) for one in found[:limit]], "after": more}
+    search = read_search(given, store.now(), batch=_number(given, "batch"))
+    page = list_runs(store, search, after=_number(given, "after"), limit=_limit(given))
+    return run_page_data(page)
 
 
 def _run(store: Store, given: Given) -> Any:
@@ -162,9 +157,9 @@ READS: Mapping[str, Read] = {
     "jobs": Read("Jobs by name.", _jobs, _AFTER),
     "job": Read("A job, its next ten times and what was done to it.", _job, {"name": "its name"}, 1),
     "runs": Read(
-        "Runs, the newest first.",
+        f'Runs. At most {MOST_READ:,} are looked through for an answer: "stopped" says that there may be more.',
         _runs,
-        {"job": "only of this", "state": "only in these", "batch": "only its items", **_AFTER},
+        {**FILTERS, "batch": "only its items", **_AFTER},
     ),
     "run": Read("A run with attempts, log and acts; of a batch how far it is.", _run, {"id": "its number"}, 1),
     "failed": Read("What failed and was not run again, by error.", _failed, {"job": "only of this", "since": "1d"}),

@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlencode
@@ -15,8 +15,10 @@ from cronsensus.audit import audit
 from cronsensus.dashboard import api, reads
 from cronsensus.dashboard.access import Access, App, Auth, may_operate, who_acts
 from cronsensus.dashboard.actions import ACTIONS, DONE, Form, NoTargetError
+from cronsensus.dashboard.attempt_bars import draw_attempts
 from cronsensus.dashboard.audits import COUNTED, SPANS, Audits
 from cronsensus.dashboard.batch_bar import draw_segments
+from cronsensus.dashboard.day_cells import day_cells
 from cronsensus.dashboard.forms import FIELD, FormRefusedError, keep_token, read_form, token_for
 from cronsensus.dashboard.graph import MOST_JOBS, graph_page, graph_svg, night_link, rule_words
 from cronsensus.dashboard.healthz import Healthz
@@ -25,21 +27,20 @@ from cronsensus.dashboard.language import (
     COOKIE,
     Words,
     choose_language,
-    clock,
-    coarse,
-    day_of,
-    hour_of,
     minute,
     read_moment,
-    short,
 )
 from cronsensus.dashboard.live import DATA_OF, TAG, Live, page_tag
-from cronsensus.dashboard.now import now_page
+from cronsensus.dashboard.many_runs import MANY
+from cronsensus.dashboard.now import By, now_page
 from cronsensus.dashboard.numbers import count_nodes, read_nodes
+from cronsensus.dashboard.page_zone import CHOSEN, PageZone, choose_zone
 from cronsensus.dashboard.passwords import from_environment
 from cronsensus.dashboard.past import READ, draw_calendar, plot_durations
 from cronsensus.dashboard.queue import SPAN, queue_page
+from cronsensus.dashboard.recent import Recent
 from cronsensus.dashboard.run_again import run_again
+from cronsensus.dashboard.run_filters import list_command, list_path, read_search
 from cronsensus.dashboard.run_now import run_now
 from cronsensus.dashboard.statuses import STORE_AWAY, status_of
 from cronsensus.dashboard.strip import strip_svg
@@ -58,9 +59,9 @@ from cronsensus.insight.graph import graph_of
 from cronsensus.insight.ledger import ledger_page
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.next_times import next_times
-from cronsensus.insight.run_report import run_report
+from cronsensus.insight.run_list import RunSearch, list_runs
+from cronsensus.insight.run_report import LogEntry, run_report
 from cronsensus.insight.sentences import Sentence
-from cronsensus.insight.summaries import took, what_for, why_ended
 from cronsensus.insight.time_words import read_time, shorten
 from cronsensus.insight.why import explain_time
 from cronsensus.model.batch import shown_key
@@ -101,6 +102,7 @@ _SHOWS = re.compile(r"\bcronsensus runs show ([0-9]{1,18})\b")
 _NO_PAGE = "There is no such page"
 _YEAR = 365 * 24 * 3600
 _NO_TAG = 'data-seen=""'
+_SAID = ("clock", "minute", "precise", "short", "hour", "day", "coarse", "took", "what_for", "why_ended", "reason")
 STATES_OF_ITEMS = frozenset({"pending", "running", "succeeded", "failed", "cancelled", "skipped"})
 
 
@@ -134,6 +136,7 @@ def dashboard(
         Route("/", pages.now),
         Route("/jobs", pages.jobs),
         Route("/job", pages.job),
+        Route("/runs", pages.runs),
         Route("/runs/{number}", pages.run),
         Route("/runs/{number}/items", pages.items),
         Route("/nodes", pages.nodes),
@@ -167,10 +170,11 @@ class _Pages:
         self._source = source
         self._live = live
         self._index = JobIndex()
+        self._recent = Recent()
         self._audits = Audits()
         self._acting = threading.Lock()
         code = source if isinstance(source, Scheduler) else None
-        self._actions = {**ACTIONS, "trigger": run_now(code), "retry": run_again()}
+        self._actions = {**ACTIONS, **MANY, "trigger": run_now(code), "retry": run_again()}
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(_HERE / "templates"),
             autoescape=True,
@@ -179,10 +183,10 @@ class _Pages:
             lstrip_blocks=True,
         )
         self._templates.filters.update(
-            clock=clock, minute=minute, coarse=coarse, took=took, what_for=what_for, why_ended=why_ended,
-            shorten=shorten, json=dumps_masked, stamp=_stamp, exact=_exact, short=short, zone_of=zone_of,
-            hour=hour_of, day=day_of, strip=strip_svg, linked=_linked, item_key=shown_key, segments=draw_segments,
-            graph_svg=graph_svg, rule_words=rule_words, night_link=night_link,
+            shorten=shorten, json=dumps_masked, stamp=_stamp, exact=_exact, strip=strip_svg,
+            linked=_linked, item_key=shown_key, segments=draw_segments,
+            graph_svg=graph_svg, day_cells=day_cells, rule_words=rule_words, night_link=night_link,
+            **{name: _say(name) for name in _SAID},
         )  # fmt: skip
 
     @property
@@ -194,7 +198,8 @@ class _Pages:
     def now(self, request: Request) -> Response:
         store = self.store
         by, everything = request.query_params.get("by", ""), request.query_params.get("all") == "1"
-        page = now_page(store, by=by if by in {"job", "list"} else "node", everything=everything)  # type: ignore[arg-type]
+        chosen: By = "job" if by == "job" else "list" if by == "list" else "node"
+        page = now_page(store, by=chosen, everything=everything, recent=self._recent, zone=_zone(request).zone)
         return self._page(request, "now.html", page.now, page=page, all=everything, command="cronsensus doctor")
 
     def jobs(self, request: Request) -> Response:
@@ -228,7 +233,7 @@ class _Pages:
         behind = [one for one, rules in whole.rules.items() if any(rule.job == name for rule in rules)]
         return self._page(
             request, "job.html", now, before=whole.rules.get(name, ()), behind=behind, view=view, row=row, zone=zone,
-            calendar=draw_calendar(past, now, zone), plot=plot_durations(past, row.p50, row.p95),
+            calendar=draw_calendar(past, now, _zone(request, zone).zone), plot=plot_durations(past, row.p50, row.p95),
             eras=store.history(name).eras[::-1][:_CHANGES], trail=store.trail(target=name, limit=_CHANGES),
             times=next_times(trigger, now, 10, zone) if fires and trigger is not None else [],
             runs=runs[:_RUNS], earlier=runs[_RUNS - 1].id if len(runs) > _RUNS else None,
@@ -244,7 +249,7 @@ class _Pages:
         view = require_job(store, request.query_params.get("job", ""))
         name, now, zone = view.spec.name, store.now(), zone_of(view.spec.trigger)
         at = request.query_params.get("at", "").strip()[:80]
-        asked = read_moment(at, now, zone) if at else None
+        asked = read_moment(at, now, _zone(request, zone).zone) if at else None
         until = read_moment(request.query_params.get("until", "")[:80], now, UTC) or now
         page = ledger_page(store, view, view.created_at, until, now=now, limit=_LINES)
         older = "" if page.more_before is None else urlencode({"job": name, "until": page.more_before.isoformat()})
@@ -266,6 +271,22 @@ class _Pages:
             command="cronsensus audit --from " + (audited.span if audited is not None else "1d"),
         )  # fmt: skip
 
+    def runs(self, request: Request) -> Response:
+        """Show the runs that the address means."""
+        store, given = self.store, dict(request.query_params)
+        now, after = store.now(), _number(given.get("after", ""))
+        try:
+            search, wrong = read_search(given, now, batch=_number(given.get("batch", "")), zone=_zone(request).zone), ""
+        except InvalidOption as error:
+            search, wrong = RunSearch(), str(error)
+        page = list_runs(store, search, after=after, limit=reads.PAGE)
+        return self._page(
+            request, "runs.html", now, 400 if wrong else 200, page=page, wanted=search, given=given, after=after,
+            wrong=wrong, more="" if page.after is None else list_path(given, after=str(page.after)),
+            filtered=list_path(given) != "/runs", list_path=list_path, origins=[str(one) for one in Origin],
+            still=page.read > 2 * reads.PAGE, command=list_command(given),
+        )  # fmt: skip
+
     def run(self, request: Request) -> Response:
         store = self.store
         number = _number(request.path_params["number"])
@@ -273,12 +294,25 @@ class _Pages:
         if one is None:
             return self._missing(request, "There is no such run")
         view = store.job(one.job)
-        report = run_report(store, one, log_lines=_LOG)
+        words, attempt = request.query_params.get("log", "").strip()[:200], request.query_params.get("attempt", "")
+        report = run_report(store, one, log_lines=_LOG, keep=_log_filter(words, _number(attempt)))
+        same = OccurrenceFilter(job=one.job, parent=one.parent)
+        # Beside a batch stand items: of the one before, which is meant, or its own.
+        before, following = (
+            [
+                number
+                for beside in store.occurrences(same, after=one.id, limit=1, newest_first=newest)
+                if (number := beside.id if one.parent else beside.parent or beside.id) != one.id
+            ]
+            for newest in (True, False)
+        )
         sentences: tuple[Sentence, ...] = ()
         if one.scheduled_for is not None and one.origin is Origin.SCHEDULE and view is not None:
             sentences = explain_time(store, view, one.scheduled_for).sentences
         return self._page(
-            request, "run.html", store.now(), one=one, view=view, report=report, sentences=sentences,
+            request, "run.html", store.now(), zone=None if view is None else zone_of(view.spec.trigger),
+            one=one, view=view, report=report, sentences=sentences, words=words, attempt=attempt,
+            before=before, following=following, bars=draw_attempts(report.attempts, store.now()),
             steps=_steps(one, report.attempts[0].started_at if report.attempts else one.started_at),
             args=one.args, kwargs=mask_data(one.kwargs),
             result=_result(one), command=f"cronsensus runs show {one.id}",
@@ -379,7 +413,7 @@ class _Pages:
         action = self._actions.get(request.path_params["action"])
         if action is None:
             return self._missing(request, _NO_PAGE)
-        return self._form(request, action.form(self.store, dict(request.query_params)))
+        return self._form(request, action.form(self.store, _given(request)))
 
     async def run_action(self, request: Request) -> Response:
         """Do it, if what the form showed still stands."""
@@ -469,32 +503,60 @@ class _Pages:
         namespace = self._source.settings.value("namespace") if isinstance(self._source, Scheduler) else (
             self._source.namespace
         )  # fmt: skip
-        other = [(key, value) for key, value in request.query_params.multi_items() if key not in {"lang", "did"}]
-        switch = urlencode([*other, ("lang", "en" if language == "zh" else "zh")])
+        zone = _zone(request, data.get("zone"))
+        words = {"zone": zone, "t": Words(language, now, zone.zone)}
         text = self._templates.get_template(template).render(
-            t=Words(language, now),
             base=base,
             here=template.partition(".")[0],
             now=now,
             namespace=namespace,
-            switch=f"?{switch}",
+            switch=lambda name, value: _switched(request, name, value),
             acts=may_operate(request.scope),
             live=self._live,
             done=DONE.get(request.query_params.get("did", "")),
             do=lambda action, **target: f"{base}/do/{action}?{urlencode(target)}",
             job_link=lambda name: f"{base}/job?{urlencode({'name': name})}",
-            **data,
+            **data | words,
         )
         tag, data_of = page_tag(text), "" if now is None else now.isoformat()
         text = text.replace(_NO_TAG, f'data-seen="{tag}"', 1)
         headers = {"cache-control": "no-store", "vary": "accept-language, cookie", TAG: tag, DATA_OF: data_of}
         response = HTMLResponse(text, status, headers=headers)
-        if asked == language:
+        kept = [(COOKIE, language)] if asked == language else []
+        kept += [(CHOSEN, zone.choice)] if request.query_params.get("zone") == zone.choice else []
+        for name, value in kept:
             secure = request.url.scheme == "https"
             response.set_cookie(
-                COOKIE, language, max_age=_YEAR, path=base or "/", httponly=True, samesite="lax", secure=secure
+                name, value, max_age=_YEAR, path=base or "/", httponly=True, samesite="lax", secure=secure
             )
         return response
+
+
+def _zone(request: Request, job: tzinfo | None = None) -> PageZone:
+    """Return the zone of a page; ``job``: that of the schedule, on a page of one job."""
+    return choose_zone(request.query_params.get("zone"), request.cookies, job)
+
+
+def _switched(request: Request, name: str, value: str) -> str:
+    """Return the address of this page in another language or zone."""
+    others = [pair for pair in request.query_params.multi_items() if pair[0] not in {name, "did"}]
+    return f"?{urlencode([*others, (name, value)])}"
+
+
+def _say(name: str) -> Any:
+    """Return the filter that says a value in the language and zone of its page."""
+
+    @jinja2.pass_context
+    def said(context: jinja2.runtime.Context, *values: Any) -> str:
+        return str(getattr(context["t"], name)(*values))
+
+    return said
+
+
+def _given(request: Request) -> dict[str, str]:
+    """Return what an address says; runs that were chosen, each by a box of its own, as one text."""
+    given = dict(request.query_params)
+    return given | {"runs": " ".join(request.query_params.getlist("runs"))} if "runs" in given else given
 
 
 def _number(text: str) -> int | None:
@@ -525,6 +587,14 @@ def _steps(one: Occurrence, started: datetime | None) -> list[tuple[str, datetim
         found.append((name, at, None if at is None or before is None else at - before))
         before = at or before
     return found
+
+
+def _log_filter(words: str, attempt: int | None) -> Callable[[LogEntry], bool] | None:
+    """Return which lines of a log are shown; ``None``: all."""
+    if not words and attempt is None:
+        return None
+    lowered = words.lower()
+    return lambda entry: attempt in {None, entry[1]} and lowered in f"{entry[2].level} {entry[2].text}".lower()
 
 
 def _result(one: Occurrence) -> str:

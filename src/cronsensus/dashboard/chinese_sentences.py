@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from datetime import timedelta
 from types import MappingProxyType
 from typing import Any
 
 from cronsensus.dashboard.catalogue import CHINESE
 from cronsensus.dashboard.chinese_schedules import schedule_in_chinese
 from cronsensus.insight.sentences import Because, Clause, Code, Language, Text
-from cronsensus.model.states import State
+from cronsensus.insight.time_words import brief_duration
+from cronsensus.model.states import Reason, State
 from cronsensus.triggers.base import Trigger
 
 SENTENCES: Mapping[Code, str] = MappingProxyType(
@@ -172,6 +175,33 @@ SENTENCES: Mapping[Code, str] = MappingProxyType(
 )
 
 
+REASONS = {
+    Reason.OVERLAP: "与先前的运行重叠",
+    Reason.COALESCED: "已合并到更晚的一次",
+    Reason.PAUSED: "任务被暂停",
+    Reason.LATE: "太迟",
+    Reason.NO_CATCH_UP: "不补运行（catch_up=none）",
+    Reason.BEYOND_WINDOW: "超出 catch_up_window",
+    Reason.REPLACED: "被下一次取代",
+    Reason.CRASHED: "节点终止",
+    Reason.TIMEOUT: "超时",
+    Reason.OPERATOR: "操作者",
+    Reason.RETIRED: "任务已下线",
+    Reason.BATCH_ENDED: "批次已结束",
+    Reason.UPSTREAM_FAILED: "上游失败",
+    Reason.UPSTREAM_SUCCEEDED: "上游成功",
+    Reason.UPSTREAM_SKIPPED: "上游被跳过",
+    Reason.UPSTREAM_MISSING: "上游没有运行",
+    Reason.UPSTREAM_PRUNED: "上游记录已被清理",
+    Reason.UPSTREAM_LATE: "上游未能及时结束",
+    Reason.JOB_SAID_SO: "任务如此要求",
+    "process gone": "进程已结束",
+}
+"""Reasons as the ledger records them, before their colon."""
+UNITS = {"ms": "毫秒", "s": "秒", "m": "分钟", "h": "小时", "d": "天"}
+_UNIT = re.compile(r"(\d[\d.]*)(ms|[smhd])(?![A-Za-z])")
+
+
 class Chinese(Language):
     """Says sentences in Chinese."""
 
@@ -188,5 +218,20 @@ class Chinese(Language):
                 return CHINESE[value]
             case Trigger():
                 return schedule_in_chinese(value)
+            case timedelta():
+                return duration_in_chinese(brief_duration(value))
             case _:
                 return super().format_field(value, format_spec)
+
+
+def duration_in_chinese(text: str) -> str:
+    """Return a duration that was said in English, ``11m 1s``."""
+    return _UNIT.sub(lambda found: f"{found[1]} {UNITS[found[2]]}", text)
+
+
+def reason_in_chinese(text: str) -> str:
+    """Return a recorded reason; what follows its colon stays as it is, unless it is a reason, too."""
+    if text in REASONS:
+        return REASONS[text]
+    head, colon, rest = text.partition(": ")
+    return f"{REASONS[head]}：{reason_in_chinese(rest)}" if colon and head in REASONS else text

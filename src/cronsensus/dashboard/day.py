@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from cronsensus.model.glance import Glance, Past
-from cronsensus.model.job import JobView, is_internal
+from cronsensus.model.job import is_internal
+from cronsensus.model.plan import VerdictRange
 
 CELL = timedelta(minutes=30)
 CELLS = 48
@@ -60,42 +61,31 @@ class Day:
     read_from: datetime | None
 
 
-def draw_day(
-    now: datetime, views: Sequence[JobView], pasts: Mapping[str, Past], ran: Sequence[Glance], *, whole: bool
-) -> Day:
+def draw_day(now: datetime, pasts: Mapping[str, Past], ran: Sequence[Glance], *, whole: bool) -> Day:
     """Return the last 24 hours, the jobs in trouble first, else by name.
 
     Args:
         now: the store's clock.
-        views: jobs, with their ``pasts``.
-        pasts: the newest verdicts of these.
+        pasts: the newest verdicts of some jobs.
         ran: what ended in the last day, of all jobs.
         whole: whether that is all of it.
     """
     last = now - (now - datetime.min.replace(tzinfo=now.tzinfo)) % CELL
     first = last - (CELLS - 1) * CELL
-    names = {view.spec.name for view in views}
-    cells: dict[str, dict[int, HalfHour]] = {name: {} for name in names}
+    by_job: dict[str, list[tuple[str, datetime, Glance | VerdictRange]]] = {}
     for one in _once(ran, pasts):
-        if is_internal(one.job) or not (one.state.final or one.begun_at is not None):
-            continue
-        cell = _cell_at(cells, one.job, first, one.scheduled_for or one.begun_at or one.due_at)
-        if cell is not None:
-            state = verdict_of(one)
-            cell.counts[state] += 1
-            cell.runs[state] = max(one.id, cell.runs.get(state, 0))
-            cell.taken_over |= one.crashes > 0
+        at = one.scheduled_for or one.begun_at or one.due_at
+        if at >= first and (one.state.final or one.begun_at is not None):
+            by_job.setdefault(one.job, []).append((verdict_of(one), at, one))
     for name, past in pasts.items():
-        for kept in (one.range for one in past.ranges):
-            cell = _cell_at(cells, name, first, kept.last)
-            if cell is not None:
-                cell.counts[str(kept.state)] += kept.count or 1
+        ranges = (one.range for one in past.ranges if one.range.last >= first)
+        by_job.setdefault(name, []).extend((str(one.state), one.last, one) for one in ranges)
     order = sorted(
-        (job for job, some in cells.items() if some),
-        key=lambda job: (min(_TROUBLE.get(cell.worst, 2) for cell in cells[job].values()), job),
+        (job for job, some in by_job.items() if some and not is_internal(job)),
+        key=lambda job: (min(_TROUBLE.get(state, 2) for state, _, _ in by_job[job]), job),
     )
     rows = tuple(
-        DayRow(job, HEAD + ROW * number, [cells[job][at] for at in sorted(cells[job])])
+        DayRow(job, HEAD + ROW * number, _half_hours(by_job[job], first))
         for number, job in enumerate(order[:_MOST_ROWS])
     )
     ticks = [(_x(number), first + number * CELL) for number in range(CELLS)]
@@ -120,12 +110,23 @@ def _once(ran: Iterable[Glance], pasts: Mapping[str, Past]) -> Iterable[Glance]:
     return seen.values()
 
 
-def _cell_at(cells: dict[str, dict[int, HalfHour]], job: str, first: datetime, at: datetime) -> HalfHour | None:
-    """Return the half hour of a moment, made where it is missing; ``None``: it is not of this day."""
-    number = (at - first) // CELL
-    if not 0 <= number < CELLS:
-        return None
-    return cells.setdefault(job, {}).setdefault(number, HalfHour(_x(number), first + number * CELL))
+def _half_hours(some: Iterable[tuple[str, datetime, Glance | VerdictRange]], first: datetime) -> list[HalfHour]:
+    """Return the half hours in which something happened, in order."""
+    cells: dict[int, HalfHour] = {}
+    for state, at, one in some:
+        number = (at - first) // CELL
+        if number >= CELLS:
+            continue
+        cell = cells.get(number)
+        if cell is None:
+            cell = cells[number] = HalfHour(_x(number), first + number * CELL)
+        if isinstance(one, Glance):
+            cell.counts[state] += 1
+            cell.runs[state] = max(one.id, cell.runs.get(state, 0))
+            cell.taken_over |= one.crashes > 0
+        else:
+            cell.counts[state] += one.count or 1
+    return [cells[number] for number in sorted(cells)]
 
 
 def _x(number: int) -> float:

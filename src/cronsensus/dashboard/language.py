@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any
 
 from markupsafe import Markup
 
 from cronsensus.dashboard.catalogue import CHINESE
 from cronsensus.dashboard.chinese_schedules import schedule_in_chinese
-from cronsensus.dashboard.chinese_sentences import Chinese
-from cronsensus.insight.sentences import ENGLISH, Sentence
-from cronsensus.insight.time_words import brief_duration, exact_time
-from cronsensus.model.states import State
+from cronsensus.dashboard.chinese_sentences import Chinese, duration_in_chinese, reason_in_chinese
+from cronsensus.insight.sentences import Language, Sentence
+from cronsensus.insight.summaries import short_key, took, why_ended
+from cronsensus.insight.time_words import brief_duration, exact_time, offset_text
+from cronsensus.model.batch import shown_key
+from cronsensus.model.occurrence import Occurrence, RunView
+from cronsensus.model.states import Origin, State
 from cronsensus.timing.instants import EARLIEST_READ, LATEST
 from cronsensus.triggers.base import Trigger
 
 LANGUAGES = ("en", "zh")
 COOKIE = "cronsensus_lang"
-_CHINESE = Chinese()
 
 
 def choose_language(asked: str | None, kept: str | None, accepted: str) -> str:
@@ -38,12 +41,29 @@ def choose_language(asked: str | None, kept: str | None, accepted: str) -> str:
     return best
 
 
-class Words:
-    """Says things in one language."""
+class _InZone(Language):
+    """Says moments in one zone; mixed in before a language."""
 
-    def __init__(self, language: str, now: datetime | None = None) -> None:
+    def __init__(self, zone: tzinfo) -> None:
+        super().__init__()
+        self._zone = zone
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        return minute(value, self._zone) if isinstance(value, datetime) else super().format_field(value, format_spec)
+
+
+class _ChineseInZone(_InZone, Chinese):
+    pass
+
+
+class Words:
+    """Says things in one language, and times in one zone."""
+
+    def __init__(self, language: str, now: datetime | None = None, zone: tzinfo = UTC) -> None:
         self.language = language
+        self.zone = zone
         self._now = now
+        self._sentences = _ChineseInZone(zone) if language == "zh" else _InZone(zone)
 
     def __call__(self, text: str, *values: object) -> str:
         """Return ``text`` in this language, with ``values`` in the places of ``{0}``, ``{1}``."""
@@ -56,7 +76,15 @@ class Words:
 
     def sentence(self, sentence: Sentence | str) -> str:
         """Return a sentence of ``insight`` in this language."""
-        return (_CHINESE if self.language == "zh" else ENGLISH).render(sentence)
+        return self.reason(sentence) if isinstance(sentence, str) else self._sentences.render(sentence)
+
+    def reason(self, text: str) -> str:
+        """Return a reason as the ledger has it; what a person or a job wrote stays as it is."""
+        return reason_in_chinese(text) if self.language == "zh" else text
+
+    def why_ended(self, one: Occurrence) -> str:
+        """Return the error of what failed in one line, or else the reason of its state."""
+        return why_ended(one) if one.state is State.FAILED and one.error else self.reason(why_ended(one))
 
     def schedule(self, trigger: Trigger) -> str:
         """Return a schedule in words."""
@@ -69,7 +97,66 @@ class Words:
         distance = instant - (self._now or instant)
         if abs(distance) < timedelta(seconds=1):
             return self("now")
-        return self("in {0}", coarse(distance)) if distance > timedelta(0) else self("{0} ago", coarse(-distance))
+        return (
+            self("in {0}", self.coarse(distance))
+            if distance > timedelta(0)
+            else self("{0} ago", self.coarse(-distance))
+        )
+
+    def duration(self, text: str) -> str:
+        """Return a duration that is text already."""
+        return duration_in_chinese(text) if self.language == "zh" else text
+
+    def coarse(self, duration: timedelta) -> str:
+        """Return a duration without parts of a second where it is longer than ten."""
+        return self.duration(coarse(duration))
+
+    def took(self, one: Occurrence | RunView, now: datetime) -> str:
+        """Return how long something took, or takes so far."""
+        text = took(one, now)
+        so_far = text.removesuffix(" so far")
+        return self("{0} so far", self.duration(so_far)) if so_far != text else self.duration(text)
+
+    def what_for(self, one: Occurrence) -> str:
+        """Return the nominal time of a run, or what else it was made for."""
+        if one.scheduled_for is not None:
+            text = minute(one.scheduled_for, self.zone)
+            return text if one.origin is Origin.SCHEDULE else self("{0} ({1})", text, self(one.origin))
+        if one.parent is not None:
+            return self("{0} (item of {1})", short_key(shown_key(one.key)), one.parent)
+        if one.origin is Origin.MANUAL:
+            return self("by hand")
+        return self("{0} ({1})", short_key(one.key), self(one.origin))
+
+    def minute(self, instant: datetime) -> str:
+        """Return an instant to the second."""
+        return minute(instant, self.zone)
+
+    def precise(self, instant: datetime) -> str:
+        """Return an instant to the second with its offset, for whoever points at it."""
+        return exact_time(instant.replace(microsecond=0), self.zone)
+
+    def clock(self, instant: datetime) -> str:
+        """Return the time of day to the millisecond, with its date unless that is today's."""
+        return self._day(instant) + clock(instant, self.zone)
+
+    def short(self, instant: datetime) -> str:
+        """Return the time of day to the second, or to the minute where that is all, with its date unless today's."""
+        return self._day(instant) + short(instant, self.zone)
+
+    def hour(self, instant: datetime) -> str:
+        """Return the time of day to the minute."""
+        return hour_of(instant, self.zone)
+
+    def day(self, instant: datetime) -> str:
+        """Return the day and the time of day to the minute."""
+        return day_of(instant, self.zone)
+
+    def _day(self, instant: datetime) -> str:
+        day = instant.astimezone(self.zone).date()
+        if self._now is None or day == (today := self._now.astimezone(self.zone).date()):
+            return ""
+        return f"{day:%m-%d} " if day.year == today.year else f"{day:%Y-%m-%d} "
 
 
 def coarse(duration: timedelta) -> str:
@@ -102,10 +189,12 @@ def day_of(instant: datetime, tz: tzinfo = UTC) -> str:
 
 
 def minute(instant: datetime, tz: tzinfo = UTC) -> str:
-    """Return an instant to the second, exactly."""
+    """Return an instant to the second; with its offset in an hour that a clock change gives twice."""
     if tz is UTC:  # a page says hundreds of them
         return f"{instant.astimezone(UTC).isoformat(' ', 'seconds')[:19]}Z"
-    return exact_time(instant.replace(microsecond=0), tz)
+    local = instant.astimezone(tz)
+    twice = local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset()
+    return local.isoformat(" ", "seconds")[:19] + (f" {offset_text(local)}" if twice else "")
 
 
 def read_moment(text: str, now: datetime, tz: tzinfo) -> datetime | None:

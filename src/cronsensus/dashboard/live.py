@@ -25,6 +25,8 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from cronsensus.dashboard.access import App, Message, Scope, permission_of
 from cronsensus.dashboard.language import COOKIE
+from cronsensus.dashboard.page_zone import CHOSEN, choose_zone
+from cronsensus.dashboard.run_filters import FILTERS
 
 STOPPING = "cronsensus.dashboard.stopping"
 """Where a server says in the scope of a request when it stops: an ``asyncio.Event``."""
@@ -38,14 +40,14 @@ PARAMETERS: dict[str, frozenset[str]] = {
     "jobs": frozenset({"q", "after", "only"}),
     "job": frozenset({"name", "before"}),
     "ledger": frozenset({"job", "at", "until", "span"}),
-    "runs": frozenset({"after", "state"}),
+    "runs": frozenset({"after", "attempt", "batch", "log", *FILTERS}),
     "queue": frozenset({"after"}),
     "graph": frozenset({"job", "at"}),
     "trail": frozenset({"before", "target"}),
     "failed": frozenset({"job", "since"}),
 }
 """What pages read from their address, by the first part of their path. Anything else would only have one made again."""
-OF_ALL = frozenset({"lang", "did"})
+OF_ALL = frozenset({"lang", "did", "zone"})
 TAG, DATA_OF = "x-page-tag", "x-data-of"
 """Headers of a page: what names its content, and the moment that it shows."""
 _COUNTED_ON = re.compile(r'(<(?:time class="rel|span id="age")[^>]*>)[^<]*')
@@ -116,12 +118,13 @@ class Live:
     async def _current(self, request: Request, path: str, query: str) -> _Page:
         """Return a page as it is now, or was less than ``EVERY`` seconds ago."""
         headers = [pair for pair in request.scope["headers"] if pair[0] in {b"host", b"cookie", b"accept-language"}]
+        zone = choose_zone(None, request.cookies)
         language = (request.cookies.get(COOKIE), request.headers.get("accept-language"))
         scope = {**request.scope, "method": "GET", "headers": headers}
         scope["path"] = str(scope.get("root_path", "")) + path
         scope["raw_path"] = scope["path"].encode()
         scope["query_string"] = query.encode()
-        key = (scope["path"], query, language, permission_of(scope))
+        key = (scope["path"], query, language, (request.cookies.get(CHOSEN, "")[:9], zone.viewer), permission_of(scope))
         page = self._pages.setdefault(key, _Page())
         self._pages.move_to_end(key)
         while len(self._pages) > _MOST_PAGES:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta, tzinfo
+from heapq import nsmallest
 from operator import attrgetter
 
 from cronsensus.dashboard.day import verdict_of
-from cronsensus.insight.clock_changes import zone_of
 from cronsensus.model.glance import Glance, Past
-from cronsensus.model.job import JobView, is_internal
+from cronsensus.model.job import is_internal
+from cronsensus.model.plan import VerdictRange
 
 EVENING, MORNING = time(18), time(8)
 SELDOM = 6
@@ -34,7 +35,7 @@ class NightRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Night:
-    """The night, in a zone.
+    """The night.
 
     Attributes:
         rows: by time; ``more``: how many have no place.
@@ -44,8 +45,6 @@ class Night:
 
     begin: datetime
     end: datetime
-    zone: tzinfo
-    zone_name: str
     rows: tuple[NightRow, ...]
     more: int
     often: int
@@ -53,47 +52,59 @@ class Night:
     whole: bool
 
 
-def draw_night(
-    now: datetime, views: Sequence[JobView], pasts: Mapping[str, Past], ran: Iterable[Glance], *, whole: bool
-) -> Night:
-    """Return the last night until 8 o'clock, or this one so far, in the zone of most schedules.
+def draw_night(now: datetime, zone: tzinfo, pasts: Mapping[str, Past], ran: Iterable[Glance], *, whole: bool) -> Night:
+    """Return the last night until 8 o'clock, or this one so far.
 
     Args:
         now: the store's clock.
-        views: jobs, with their ``pasts``.
-        pasts: the newest verdicts of these.
+        zone: whose night.
+        pasts: the newest verdicts of some jobs.
         ran: what ended in the last day, of all jobs.
         whole: whether that is all of it.
     """
-    name, zone = _common_zone(views)
     begin, end = find_night(now, zone)
     seen = {one.id: one for past in pasts.values() for one in past.glances} | {one.id: one for one in ran}
-    by_job: dict[str, list[NightRow]] = {}
+    by_job: dict[str, list[Glance | VerdictRange]] = {}
     for one in seen.values():
-        at = one.scheduled_for or one.due_at
-        if begin <= at < end and one.parent is None and not is_internal(one.job):
-            row = NightRow(at=at, job=one.job, state=verdict_of(one), reason=one.reason or "", one=one)
-            by_job.setdefault(one.job, []).append(row)
+        if one.parent is None and begin <= (one.scheduled_for or one.due_at) < end:
+            by_job.setdefault(one.job, []).append(one)
     for job, past in pasts.items():
-        for kept in (one.range for one in past.ranges):
-            if begin <= kept.last < end:
-                row = NightRow(at=kept.last, job=job, state=str(kept.state), count=kept.count or 1, reason=kept.reason)
-                by_job.setdefault(job, []).append(row)
-    rows: list[NightRow] = []
+        by_job.setdefault(job, []).extend(one.range for one in past.ranges if begin <= one.range.last < end)
+    seldom: list[tuple[str, Glance | VerdictRange]] = []
     often, counts = 0, Counter[str]()
-    for some in by_job.values():
-        if sum(row.count for row in some) <= SELDOM:
-            rows += some
+    for job, some in by_job.items():
+        if is_internal(job):
+            continue
+        if sum(map(_times, some)) <= SELDOM:
+            seldom += [(job, kept) for kept in some]
             continue
         often += 1
-        for row in some:
-            counts[row.state] += row.count
+        for kept in some:
+            counts[_verdict(kept)] += _times(kept)
     # Trouble has a place before what went well.
-    shown = sorted(rows, key=lambda row: (row.state in _WELL, row.at))[:_MOST_ROWS]
+    first = nsmallest(_MOST_ROWS, seldom, key=lambda one: (_verdict(one[1]) in _WELL, _time(one[1])))
+    rows = sorted((_night_row(job, one) for job, one in first), key=attrgetter("at", "job"))
     return Night(
-        begin=begin, end=end, zone=zone, zone_name=name, rows=tuple(sorted(shown, key=attrgetter("at", "job"))),
-        more=len(rows) - len(shown), often=often, often_counts=counts, whole=whole,
+        begin=begin, end=end, rows=tuple(rows),
+        more=len(seldom) - len(rows), often=often, often_counts=counts, whole=whole,
     )  # fmt: skip
+
+
+def _times(one: Glance | VerdictRange) -> int:
+    return 1 if isinstance(one, Glance) else one.count or 1
+
+
+def _time(one: Glance | VerdictRange) -> datetime:
+    return one.scheduled_for or one.due_at if isinstance(one, Glance) else one.last
+
+
+def _verdict(one: Glance | VerdictRange) -> str:
+    return verdict_of(one) if isinstance(one, Glance) else str(one.state)
+
+
+def _night_row(job: str, one: Glance | VerdictRange) -> NightRow:
+    made = one if isinstance(one, Glance) else None
+    return NightRow(at=_time(one), job=job, state=_verdict(one), count=_times(one), reason=one.reason or "", one=made)
 
 
 def find_night(now: datetime, zone: tzinfo) -> tuple[datetime, datetime]:
@@ -102,14 +113,3 @@ def find_night(now: datetime, zone: tzinfo) -> tuple[datetime, datetime]:
     evening = datetime.combine(local.date() - timedelta(days=1), EVENING, zone)
     morning = datetime.combine(local.date(), MORNING, zone)
     return evening.astimezone(UTC), min(morning.astimezone(UTC), now)
-
-
-def _common_zone(views: Sequence[JobView]) -> tuple[str, tzinfo]:
-    named = Counter(
-        view.spec.trigger.zone for view in views if view.spec.trigger is not None and view.spec.trigger.zone is not None
-    )
-    if not named:
-        return "UTC", UTC
-    name = max(named, key=lambda one: (named[one], one))
-    trigger = next(view.spec.trigger for view in views if view.spec.trigger and view.spec.trigger.zone == name)
-    return name, zone_of(trigger)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Literal
 
 from cronsensus.dashboard.attention import Attention, Seen, find_attention
 from cronsensus.dashboard.day import Day, draw_day
 from cronsensus.dashboard.lanes import HOUR, MOST_RUNS, Lanes, NodeState, draw_lanes
-from cronsensus.dashboard.night import Night, draw_night
+from cronsensus.dashboard.night import SELDOM, Night, draw_night
 from cronsensus.dashboard.numbers import Node, Standing, Work, count_nodes, count_work, read_nodes
 from cronsensus.dashboard.reads import DAY
+from cronsensus.dashboard.recent import Recent
 from cronsensus.insight.failures import MOST, open_failures
 from cronsensus.insight.live_nodes import needs_no_node
 from cronsensus.insight.successes import last_success
@@ -30,9 +31,9 @@ STEP = 15
 SHOWN = 10
 """What needs people, of which more stands on the page that shows all."""
 _NEWEST = 30
-"""Verdicts of each job that the first page reads."""
-_MOST_ENDED = {"node": 1_500, "job": 3_000, "list": 1_500}
-"""What ended in the last day: of more, the newest. Each costs some 12 µs to read; the picture of a day needs more."""
+"""Verdicts that the first page reads of a job that is in trouble or runs."""
+_NEWEST_OF_OTHERS = SELDOM + 2
+"""Of the others: enough to see whether they run seldom in a night."""
 _MOST_ALL = 200
 _MOST_LISTED = 40
 _MOST_NOTABLE = 30
@@ -89,23 +90,29 @@ class Now:
         return bool(self.work.jobs) and ticking and not self.attention and not self.of_first_jobs
 
 
-def now_page(store: Store, *, by: By = "node", everything: bool = False) -> Now:
+def now_page(
+    store: Store, *, by: By = "node", everything: bool = False, recent: Recent | None = None, zone: tzinfo = UTC
+) -> Now:
     """Return what the first page shows.
 
     Args:
         store: has it.
         by: which picture.
         everything: all that needs people, and not the worst ``SHOWN``.
+        recent: keeps what ended from page to page.
+        zone: whose night is the last one.
     """
     at = store.now()
     since = at - DAY
     nodes, work = read_nodes(store), count_work(store)
     failed = open_failures(store, since=since)
-    read = store.ran_since(since, limit=_MOST_ENDED[by])
-    ended, whole = [one for one in read if not is_internal(one.job)], len(read) < _MOST_ENDED[by]
+    ran = (recent or Recent()).read_ran(store, at, since)
+    ended, whole = [one for one in ran.glances if not is_internal(one.job)], ran.whole
     first = [view for view in store.jobs(limit=MOST_JOBS + 1) if not is_internal(view.spec.name)]
-    views = _choose_jobs(store, first, failed, ended, work.oldest)
-    pasts = store.last_of([view.spec.name for view in views], limit=_NEWEST)
+    views, notable = _choose_jobs(store, first, failed, ended, work.oldest)
+    pasts = store.last_of([view.spec.name for view in views if view.spec.name in notable], limit=_NEWEST)
+    others = [view.spec.name for view in views if view.spec.name not in notable]
+    pasts |= store.last_of(others, limit=_NEWEST if by == "job" else _NEWEST_OF_OTHERS)
     single = {one.id: one for past in pasts.values() for one in past.glances} | {one.id: one for one in ended}
     missed = [
         one
@@ -146,12 +153,12 @@ def now_page(store: Store, *, by: By = "node", everything: bool = False) -> Now:
         failed_capped=len(failed) >= MOST,
         missed=len(missed) + sum(one.range.count or 1 for one in ranges if one.range.state is State.MISSED),
         of_first_jobs=len(first) > MOST_JOBS,
-        night=draw_night(at, views, pasts, ended, whole=whole),
+        night=draw_night(at, zone, pasts, ended, whole=whole),
         picture=draw_lanes(
             store, steady, nodes=_node_states(nodes), views=views, seen=hour[:MOST_RUNS],
             ranges=[one for one in ranges if one.range.state is State.MISSED],
         ) if by == "node" else None,
-        day=draw_day(at, views, pasts, ended, whole=whole) if by == "job" else None,
+        day=draw_day(at, pasts, ended, whole=whole) if by == "job" else None,
         listed=tuple(_read_listed(store, single.values())) if by == "list" else (),
     )  # fmt: skip
 
@@ -162,8 +169,8 @@ def _choose_jobs(
     failed: Iterable[Occurrence],
     ended: Iterable[Glance],
     running: Iterable[Occurrence],
-) -> list[JobView]:
-    """Return the jobs of which more is read: what is in trouble or runs before what stands first by name."""
+) -> tuple[list[JobView], set[str]]:
+    """Return the jobs of which more is read, what is in trouble or runs before what stands first by name; and those."""
     known = {view.spec.name: view for view in first}
     notable = [one.job for one in failed] + [one.job for one in ended if one.state in _NOTABLE and one.parent is None]
     notable += [one.job for one in running if one.parent is None]
@@ -171,7 +178,8 @@ def _choose_jobs(
         if (view := store.job(name)) is not None:
             known[name] = view
     order = dict.fromkeys([*(name for name in notable if name in known), *known])
-    return [known[name] for name in list(order)[:MOST_JOBS] if known[name].retired_at is None]
+    chosen = [known[name] for name in list(order)[:MOST_JOBS] if known[name].retired_at is None]
+    return chosen, set(notable)
 
 
 def _read_successes(store: Store, views: Iterable[JobView], pasts: dict[str, Past]) -> dict[str, datetime]:

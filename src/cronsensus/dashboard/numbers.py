@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import takewhile
+from itertools import islice, takewhile
 
 from cronsensus.insight.life import Life, lives_of
 from cronsensus.model.job import INTERNAL, is_internal
@@ -13,9 +13,11 @@ from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
+from cronsensus.stores.pages import every_job
 
 _MOST_RUNNING = 200
 _MOST_INTERNAL = 100
+_INTERNAL_AT_ONCE = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,5 +109,5 @@ def count_work(store: Store) -> Work:
 
 def _internal_jobs(store: Store) -> Sequence[str]:
     """Return the names of the jobs that watch for alerts: they stand together."""
-    names = (view.spec.name for view in store.jobs(after=INTERNAL, limit=_MOST_INTERNAL))
-    return tuple(takewhile(is_internal, names))
+    names = (view.spec.name for view in every_job(store, after=INTERNAL, page=_INTERNAL_AT_ONCE))
+    return tuple(islice(takewhile(is_internal, names), _MOST_INTERNAL))

@@ -6,8 +6,13 @@ from typing import Any
 
 from cronsensus.after.downstream import names_after
 from cronsensus.dashboard.actions import Action, Form, Given, Text, find_run, run_form, runs_elsewhere
+from cronsensus.insight.summaries import why_ended
+from cronsensus.insight.time_words import shorten
+from cronsensus.model.batch import MOST_ITEMS
 from cronsensus.model.occurrence import Occurrence
 from cronsensus.model.states import State
+from cronsensus.payload.codec import dumps_masked
+from cronsensus.security.masking import mask_data
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_edge, rules_of
 from cronsensus.stores.retries import retry_chain
@@ -21,10 +26,21 @@ def run_again() -> Action:
         newest = retry_chain(store, one)[-1]
         again = " --again" if newest is not one or one.state is State.SUCCEEDED else ""
         says: list[Text] = [("A new run, with the same arguments and nominal time; this one stays as it is.",)]
+        if one.error is not None:
+            says.append(("It failed with: {0}", shorten(why_ended(one), 200)))
+        if one.args or one.kwargs:
+            named = [f"{name}={dumps_masked(value)}" for name, value in mask_data(one.kwargs).items()]
+            says.append(("Its arguments: {0}", shorten(", ".join([*map(dumps_masked, one.args), *named]), 300)))
+        releases = sorted({node.release for node in store.sessions() if node.is_node and node.state == "alive"})
+        if releases:
+            says.append(("Nodes run release {0} now.", shorten(", ".join(releases), 120)))
         if State.SUCCEEDED in {one.state, newest.state}:
             says.append(("This run succeeded: what it did is done a second time.",))
         if one.is_batch and one.state is not State.SUCCEEDED:
             says.append(("Of its items only those run that have not succeeded.",))
+            items = store.children([one.id], limit=MOST_ITEMS)[one.id]
+            again_of = items.total - items.succeeded
+            says.append(("Of its items {0} have succeeded, and {1} run again.", items.succeeded, again_of))
         if newest is not one:
             says.append(("It was run again already, as run {0}.", newest.id))
         after = names_after(rules_of(every_edge(store)), one.job)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
-from cronsensus.dashboard.language import Words, minute
+from cronsensus.dashboard.language import Words
 
 if TYPE_CHECKING:
     from cronsensus.dashboard.reads import Verdict
@@ -39,12 +39,12 @@ def strip_svg(cells: Sequence[Verdict], t: Words, length: int) -> Markup:
     for number, cell in enumerate(cells, first):
         kind, inset, y, shape = _SHAPES.get(cell.state, _OTHER)
         x = number * _STEP
-        reason = f" ({escape(cell.reason)})" if cell.reason else ""
+        reason = f" ({escape(t.reason(cell.reason))})" if cell.reason else ""
         times = f" \N{MULTIPLICATION SIGN} {cell.count}" if cell.count > 1 else ""
         taken = cell.state == "succeeded" and cell.occurrence is not None and cell.occurrence.crashes
         above = f'<path class="s-take" d="M{x} 1h5v4h-5z"/>' if taken else ""
         parts.append(
-            f"<g><title>{minute(cell.at)}: {names[cell.state]}{reason}{times}</title>"
+            f"<g><title>{t.minute(cell.at)}: {names[cell.state]}{reason}{times}</title>"
             f'<path class="{kind}" d="M{x + inset if inset else x} {y}{shape}"/>{above}</g>'
         )
     return Markup("".join([*parts, "</svg>"]))  # noqa: S704 - all that is not ours is escaped above

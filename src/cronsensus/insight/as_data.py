@@ -11,6 +11,7 @@ from cronsensus.insight.batches import BatchView, counts_of
 from cronsensus.insight.failures import FailureGroup
 from cronsensus.insight.ledger import LedgerLine
 from cronsensus.insight.life import Life
+from cronsensus.insight.run_list import RunPage
 from cronsensus.insight.summaries import error_text
 from cronsensus.jobs.handle import Handle
 from cronsensus.model.job import JobView, Policies
@@ -160,3 +161,13 @@ def json_leaf(value: Any) -> Any:
     if isinstance(value, (set, frozenset)):
         return sorted(value)
     return str(value)
+
+
+def run_page_data(page: RunPage) -> dict[str, Any]:
+    """Return a page of runs; ``stopped``: of more than the ``read`` ones nothing is known."""
+    return {
+        "runs": [occurrence_data(one) for one in page.runs],
+        "after": page.after,
+        "read": page.read,
+        "stopped": page.stopped,
+    }

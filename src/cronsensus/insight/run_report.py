@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -93,12 +93,16 @@ class RunReport:
         return traceback if message in traceback else f"{message}\n{traceback}".rstrip()
 
 
-def run_report(store: Store, one: Occurrence, *, log_lines: int = 20) -> RunReport:
-    """Return what is known of a run, with at most so many lines of its log."""
+def run_report(
+    store: Store, one: Occurrence, *, log_lines: int = 20, keep: Callable[[LogEntry], bool] | None = None
+) -> RunReport:
+    """Return what is known of a run, with at most so many lines of its log; ``keep``: which ones, and which count."""
     attempts = store.runs(one.id)
     log: deque[LogEntry] = deque(maxlen=log_lines)
     length = 0
     for entry in every_log_entry(store, one.id):
+        if keep is not None and not keep(entry):
+            continue
         log.append(entry)
         length += 1
     acts = [act for act in store.trail(target=one.job, limit=_MAX_LOOKED_AT) if act.details.get("occurrence") == one.id]

@@ -112,11 +112,11 @@ def what_for(one: Occurrence, zone: tzinfo = UTC) -> str:
     if one.scheduled_for is not None:
         return exact_time(one.scheduled_for, zone) + ("" if one.origin is Origin.SCHEDULE else f" ({one.origin})")
     if one.parent is not None:
-        return f"{_short_key(shown_key(one.key))} (item of {one.parent})"
+        return f"{short_key(shown_key(one.key))} (item of {one.parent})"
     # What was triggered by hand has a random key, which tells nothing.
-    return "by hand" if one.origin is Origin.MANUAL else f"{_short_key(one.key)} ({one.origin})"
+    return "by hand" if one.origin is Origin.MANUAL else f"{short_key(one.key)} ({one.origin})"
 
 
-def _short_key(key: str) -> str:
+def short_key(key: str) -> str:
     """Return a key in few characters; keys of one kind differ at their ends, made ones too."""
     return key if len(key) <= _LONGEST_KEY else f"{key[: _LONGEST_KEY // 2 - 1]}…{key[-_LONGEST_KEY // 2 :]}"

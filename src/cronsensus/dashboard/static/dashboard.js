@@ -14,9 +14,18 @@ let heldSince = 0;
 let heard = performance.now();
 let failures = 0;
 
+// Pages are made in the zone of their viewer, which only the browser knows: it says so once, and asks for the first again.
+const zone = `cronsensus_viewer_zone=${Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC"}`;
+if (!document.cookie.split("; ").includes(zone)) {
+  document.cookie = `${zone}; path=${script.dataset.base || "/"}; max-age=31536000; samesite=lax`;
+  const shown = script.dataset.zone !== "viewer" || zone.endsWith(`=${script.dataset.zoneName}`);
+  if (!shown && script.dataset.live && document.cookie.split("; ").includes(zone)) location.reload();
+}
+
 if (script.dataset.live) {
   const here = new URL(location.href);
   here.searchParams.delete("did");
+  here.searchParams.delete("zone");
   history.replaceState(null, "", here);
   document.addEventListener("visibilitychange", listen);
   document.addEventListener("focusout", () => setTimeout(update));
@@ -124,7 +133,7 @@ function updateParts(whole, fresh) {
 
 // Nothing is taken from under somebody's hands: what has the focus, text that is chosen, a list that is open.
 function inUse(part) {
-  if (part.contains(document.activeElement) || part.querySelector("details[open]")) return true;
+  if (part.contains(document.activeElement) || part.querySelector("details[open], .choose :checked")) return true;
   const chosen = getSelection();
   return Boolean(chosen && !chosen.isCollapsed && chosen.rangeCount && chosen.getRangeAt(0).intersectsNode(part));
 }
@@ -173,12 +182,15 @@ function countOn(whole, moment) {
   }
 }
 
+// As the server says it: in Chinese a space stands between a number and its unit.
+const [MS, S, M, H, D] = script.dataset.units.split(" ").map((unit) => /[a-z]/.test(unit) ? unit : ` ${unit}`);
+
 function duration(milliseconds) {
-  if (milliseconds < 1000) return `${Math.floor(milliseconds)}ms`;
-  if (milliseconds < 10000) return `${Math.round(milliseconds / 100) / 10}s`;
+  if (milliseconds < 1000) return `${Math.floor(milliseconds)}${MS}`;
+  if (milliseconds < 10000) return `${Math.round(milliseconds / 100) / 10}${S}`;
   let left = Math.round(milliseconds / 1000);
   const parts = [];
-  for (const [unit, size] of [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]]) {
+  for (const [unit, size] of [[D, 86400], [H, 3600], [M, 60], [S, 1]]) {
     if (left >= size) parts.push(`${Math.floor(left / size)}${unit}`);
     left %= size;
   }
@@ -200,9 +212,18 @@ document.addEventListener("submit", (event) => {
   if (button && event.target.method === "post") setTimeout(() => { button.disabled = true; });
 });
 
+// One box chooses all of a list; without script each has its own.
+document.querySelectorAll("[data-all]").forEach((box) => { box.hidden = false; });
+document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-all]")) {
+    event.target.closest("table").querySelectorAll("tbody [type=checkbox]").forEach((one) => { one.checked = event.target.checked; });
+  }
+  if (event.target.matches(".choose [type=checkbox]")) setTimeout(update);
+});
+
 // --- keys ------------------------------------------------------------------------------------------------------------
 
-const PAGES = { n: "/", j: "/jobs", o: "/nodes", l: "/ledger", k: "/locks", t: "/trail", f: "/failed", q: "/queue", d: "/graph" };
+const PAGES = { n: "/", j: "/jobs", r: "/runs", o: "/nodes", l: "/ledger", k: "/locks", t: "/trail", f: "/failed", q: "/queue", d: "/graph" };
 let going = false;
 let row = -1;
 

@@ -1,0 +1,68 @@
+"""The attempts of a run to scale: where each began and ended, in percent of the width."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from cronsensus.model.occurrence import RunView
+
+HEAD, ROW = 24, 34
+MOST_BARS = 12
+_LEFT, _WIDTH = 2.0, 80.0
+"""Behind the last bar there is room for a word."""
+_THIN = 0.4
+_KINDS = {"succeeded": "ok", "failed": "fail", "retry": "retry", "crashed": "crash", None: "run"}
+_STEPS = tuple(
+    timedelta(seconds=one)
+    for one in (0.001, 0.005, 0.02, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 86400, 7 * 86400)
+)
+_MOST_TICKS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptBar:
+    """An attempt; ``gap``: the time since the one before ended, if that was cut off or failed."""
+
+    run: RunView
+    kind: str
+    x: float
+    width: float
+    y: int
+    gap: timedelta | None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptBars:
+    """The picture; ``ticks``: where a time since the beginning stands; ``hidden``: attempts before the first bar."""
+
+    bars: tuple[AttemptBar, ...]
+    ticks: tuple[tuple[float, timedelta], ...]
+    begin: datetime
+    height: int
+    hidden: int
+
+
+def draw_attempts(attempts: Sequence[RunView], now: datetime) -> AttemptBars | None:
+    """Return the last attempts that did something, to scale; nothing of fewer than two."""
+    tried = [one for one in attempts if one.end != "snoozed"]
+    shown = tried[-MOST_BARS:]
+    if len(shown) < 2:
+        return None
+    begin = min(one.started_at for one in shown)
+    span = max(max(one.finished_at or now for one in shown) - begin, timedelta(milliseconds=1))
+    step = next((one for one in _STEPS if span / one <= _MOST_TICKS), span)
+    bars: list[AttemptBar] = []
+    before: RunView | None = None
+    for number, one in enumerate(shown):
+        x = _LEFT + _WIDTH * ((one.started_at - begin) / span)
+        width = max(_THIN, _WIDTH * (((one.finished_at or now) - one.started_at) / span))
+        gap = None if before is None or before.finished_at is None else one.started_at - before.finished_at
+        kind = _KINDS.get(one.end, "skip")
+        bars.append(AttemptBar(one, kind, round(x, 2), round(width, 2), HEAD + ROW * number, gap))
+        before = one
+    ticks = tuple(
+        (round(_LEFT + _WIDTH * (step * number / span), 2), step * number) for number in range(1, int(span / step) + 1)
+    )
+    return AttemptBars(tuple(bars), ticks, begin, HEAD + ROW * len(bars), len(tried) - len(shown))
