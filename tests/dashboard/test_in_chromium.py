@@ -128,7 +128,7 @@ def test_what_looks_like_html_stays_text_and_runs_nothing(page: Page, cluster: C
 
 def test_now_does_not_move_under_the_eyes_of_who_reads_it(browser: Browser, cluster: Cluster, url: str) -> None:
     # A list that is not full grows.
-    cluster.until(lambda: len(cluster.store.occurrences(OccurrenceFilter(job="tick"), limit=20)) == 20, "runs enough")
+    cluster.until(lambda: len(cluster.store.occurrences(OccurrenceFilter(job="tick"), limit=40)) == 40, "runs enough")
     with tab(browser, url, viewport={"width": 1280, "height": 2400}) as page:
         page.goto("/?by=list")
         seen = set[str]()

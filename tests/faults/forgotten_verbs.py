@@ -23,6 +23,7 @@ from cronsensus.model.occurrence import Claim, Enqueued, Item, Note, Settled
 from cronsensus.model.plan import Plan, PlannedOccurrence
 from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
+from cronsensus.opened.waits import Waits
 from cronsensus.stores import Store, open_store
 from cronsensus.testing.conformance.fixtures import state_of
 from cronsensus.testing.conformance.steps import an_end, carry_out, give_back, say, settle, take, win_named
@@ -41,6 +42,7 @@ class Nodes:
         self._place, self._namespace = place, namespace
         self.a, self.b = self._open(), self._open()
         self.a.migrate()
+        self.waits = Waits()
         self.mine, self.other = self.session(self.a), self.session(self.b)
 
     def _open(self) -> Store:
