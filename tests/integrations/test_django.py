@@ -86,7 +86,7 @@ class Project:
             cwd=self.folder, env=self.environment | {"DJANGO_SETTINGS_MODULE": "settings"},
             capture_output=True, text=True, check=False, timeout=PATIENCE,
         )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr + (self.folder / "node.log").read_text()[-3000:]
+        assert done.returncode == 0, done.stdout + done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -126,6 +126,35 @@ def test_tasks_of_all_kinds_run_and_commit_with_the_rows_that_they_are_for(
     }  # fmt: skip
     ledgers = [project.manage("cronsensus", "ledger", f"shop.tasks.{name}").stdout for name in ("tick", "tock")]
     assert all("succeeded" in ledger for ledger in ledgers), ledgers
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_the_admin_shows_jobs_and_runs_and_acts_with_a_reason(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    project = Project(tmp_path / "p", None if kind == "sqlite" else request.getfixturevalue(f"django_{kind}_url"))
+    project.prepare()
+    project.manage("makemigrations", "--check")
+    with project.node():
+        seen = project.shell("in_the_admin")
+    assert seen["pages"] == [200] * 8
+    assert (seen["error"], seen["state"]) == (True, "cancelled")
+    no_reason, *said, twice = [texts[0] if texts else "" for texts in seen["said"]]
+    assert "a pause needs a reason" in no_reason
+    assert said == ["Paused: 1", "", "Resumed: 1", "Run now: 1", "Retried: 1", "Cancelled: 1"]
+    assert "is cancelled and cannot be cancelled" in twice
+    assert seen["history"] == ["paused: too loud", "resumed", "run now: to see it", "retried: once more",
+                               "cancelled: not wanted"]  # fmt: skip
+    assert seen["trail"] == [
+        ["boss", "pause", "too loud"], ["boss", "resume", ""], ["boss", "trigger", "to see it"],
+        ["boss", "retry", "once more"], ["boss", "cancel", "not wanted"],
+    ]  # fmt: skip
+
+
+def test_inside_atomic_on_sqlite_each_verb_takes_part_in_the_transaction(tmp_path: Path) -> None:
+    project = Project(tmp_path / "p")
+    project.prepare()
+    assert project.shell("verbs_in_atomic") == {"paused": True, "still": True, "quick": True}
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])

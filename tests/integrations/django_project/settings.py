@@ -10,6 +10,9 @@ TIME_ZONE = "Europe/Paris"
 INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.auth",
+    "django.contrib.admin",
+    "django.contrib.messages",
+    "django.contrib.sessions",
     *([] if django.VERSION >= (6,) else ["django_tasks"]),
     "shop",
     "cronsensus.integrations.django",
@@ -22,3 +25,25 @@ if DATABASES["default"]["ENGINE"].endswith("mysql"):
 
     pymysql.version_info = (2, 2, 1, "final", 0)  # what Django asks of mysqlclient
     pymysql.install_as_MySQLdb()
+ALLOWED_HOSTS = ["testserver", "127.0.0.1"]
+DEBUG = True
+ROOT_URLCONF = "urls"
+STATIC_URL = "/static/"
+MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 from django.apps import AppConfig
+from django.db import connections
 from django.db.models.signals import post_migrate
 from django.utils.module_loading import autodiscover_modules
 
 
-class CronsensusConfig(AppConfig):  # type: ignore[misc]
+class CronsensusConfig(AppConfig):
     """The app; ``manage.py cronsensus run`` is what starts a node."""
 
     name = "cronsensus.integrations.django"
@@ -21,10 +23,24 @@ class CronsensusConfig(AppConfig):  # type: ignore[misc]
     def ready(self) -> None:
         """Import what declares jobs: a node runs what its process declares, and imports nothing that a store names."""
         from cronsensus.integrations.django.options import read_options
+        from cronsensus.stores.sql.sqlite.sqlite_store import add_transaction_finder
 
         post_migrate.connect(prepare_store, sender=self)
+        add_transaction_finder(find_atomic)
         if modules := read_options().modules:
             autodiscover_modules(*modules)
+
+
+def find_atomic(path: Path) -> Any:
+    """Return Django's connection to a file of SQLite's, if this thread is inside ``atomic`` on it."""
+    from cronsensus.integrations.django.options import read_options
+
+    options = read_options()
+    connection: Any = connections[options.database]
+    if options.url is not None or connection.vendor != "sqlite" or not connection.in_atomic_block:
+        return None
+    name = Path(str(connection.settings_dict["NAME"]))
+    return connection.connection if name.exists() and path.exists() and path.samefile(name) else None
 
 
 def prepare_store(sender: AppConfig, *, using: str, verbosity: int = 1, **_: Any) -> None:  # noqa: ARG001 - a signal's

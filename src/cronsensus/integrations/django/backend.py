@@ -54,7 +54,7 @@ _BUILTINS = "builtins."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CronTask(Task):  # type: ignore[misc]
+class CronTask(Task):
     """A task that may have a schedule, and policies as a job has them; each is ``None`` unless it was given.
 
     Attributes:
@@ -137,7 +137,7 @@ def _forget_task(path: str) -> None:
 # --- enqueuing and results --------------------------------------------------------------------------------------------
 
 
-class Backend(BaseTaskBackend):  # type: ignore[misc]
+class Backend(BaseTaskBackend):
     """Enqueues tasks as jobs; nodes run them: ``manage.py cronsensus run``."""
 
     task_class = CronTask

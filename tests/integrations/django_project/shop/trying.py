@@ -1,6 +1,8 @@
 """What a shell of the project does in the tests; each function prints what it has seen."""
 
+import html
 import json
+import re
 import time
 from datetime import timedelta
 
@@ -65,3 +67,76 @@ def all_kinds():
         "invoices": Order.objects.get(pk=order.pk).invoices,
         "twice": len(synced) - len(set(synced)),
     }))  # fmt: skip
+
+
+def in_the_admin():
+    from django.contrib.admin.models import LogEntry
+    from django.contrib.auth.models import Permission, User
+    from django.test import Client
+
+    from cronsensus.integrations.django import scheduler
+    from cronsensus.integrations.django.models import Job, Run
+
+    User.objects.create_superuser("boss", password="x")
+    viewer = User.objects.create_user("viewer", password="x", is_staff=True)
+    viewer.user_permissions.add(*Permission.objects.filter(codename__in=["view_job", "view_run"]))
+    failed = tasks.fails.enqueue(1)
+    wait_for([failed])
+    waits = tasks.double.using(run_after=timezone.now() + timedelta(hours=1)).enqueue(2)
+    place = "/admin/cronsensus_django/"
+    boss, other = Client(), Client()
+    boss.login(username="boss", password="x")
+    other.login(username="viewer", password="x")
+    job = Job.objects.get(name="shop.tasks.tick")
+    run, waiting = (Run.objects.get(key=str(one.id)) for one in (failed, waits))
+    pages = [
+        boss.get(f"{place}{path}")
+        for path in (
+            "job/", "job/?q=tick", f"job/{job.pk}/change/", "run/", "run/?state=failed&origin=enqueue",
+            f"run/?q={run.pk}", "run/?q=shop.tasks.fails", f"run/{run.pk}/change/",
+        )
+    ]  # fmt: skip
+
+    def act(what, action, pk, reason, who=boss):
+        chosen = {"action": action, "_selected_action": [pk], "reason": reason}
+        page = who.post(f"{place}{what}/", chosen, follow=True).content.decode()
+        return [html.unescape(text) for text in re.findall(r'<li class="(?:success|error|warning)">(.*?)</li>', page)]
+
+    said = [
+        act("job", "pause", job.pk, ""),
+        act("job", "pause", job.pk, "too loud"),
+        act("job", "pause", job.pk, "by a viewer", other),
+        act("job", "resume", job.pk, ""),
+        act("job", "run_now", job.pk, "to see it"),
+        act("run", "retry", run.pk, "once more"),
+        act("run", "cancel", waiting.pk, "not wanted"),
+        act("run", "cancel", waiting.pk, "not wanted"),
+    ]
+    print(json.dumps({
+        "pages": [page.status_code for page in pages],
+        "error": "ValueError: no 1" in pages[-1].content.decode(),
+        "found": [page.content.decode().count("<tr><td") for page in pages[4:7]],
+        "said": said,
+        "history": [entry.get_change_message() for entry in LogEntry.objects.order_by("id")],
+        "trail": [[entry.by, entry.action, entry.why] for entry in scheduler.store.trail(limit=5)][::-1],
+        "state": str(scheduler.store.occurrence(waiting.pk).state),
+    }))  # fmt: skip
+
+
+def verbs_in_atomic():
+    from cronsensus.integrations.django import scheduler
+
+    job = "shop.tasks.tock"
+    begun = time.monotonic()
+    with transaction.atomic():
+        Order.objects.create(item="first")
+        scheduler.pause(job, reason="in the transaction")
+    paused = scheduler.store.job(job).paused_at is not None
+    try:
+        with transaction.atomic():
+            scheduler.resume(job)
+            raise KeyError
+    except KeyError:
+        pass
+    still = scheduler.store.job(job).paused_at is not None
+    print(json.dumps({"paused": paused, "still": still, "quick": time.monotonic() - begun < 4}))

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from cronsensus.errors import StoreRefused, StoreUnavailable, UnknownJob, UnsupportedTransaction
 from cronsensus.model.occurrence import Item
 from cronsensus.process.interrupts import Event
 from cronsensus.stores.filesystems import is_network, kind_of
+from cronsensus.stores.sql.connection import Connection
+from cronsensus.stores.sql.dialect import Reading
 from cronsensus.stores.sql.sql_store import SqlStore
 from cronsensus.stores.sql.sqlite import sqlite_errors
 from cronsensus.stores.sql.sqlite.epoch import write_turn
@@ -18,11 +22,30 @@ from cronsensus.stores.sql.sqlite.sqlite_dialect import BETWEEN_TRIES, PATIENCE,
 from cronsensus.stores.sql.sqlite.sqlite_url import read_url
 from cronsensus.stores.sql.sqlite.sqlite_wait_queues import PipeQueues, wake_next
 from cronsensus.stores.sql.sqlite.sqlite_wake import Wake
+from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.wait_queues import WaitQueues
 from cronsensus.timing.clock import Clock
 
 _WAL_LIMIT = 64 * 1024 * 1024
 _OLDEST_SQLITE = (3, 24, 0)
+
+
+_open_transactions: list[Callable[[Path], Any]] = []
+
+
+def add_transaction_finder(find: Callable[[Path], Any]) -> None:
+    """Have verbs that write take part in transactions that ``find`` knows of.
+
+    Args:
+        find: is given the path of a store's file; returns a connection of ``sqlite3`` on which the calling thread has a
+            transaction open on that file, or ``None``. What a verb wrote is undone if that is rolled back.
+    """
+    _open_transactions.append(find)
+
+
+def find_open_transaction(path: Path) -> Any:
+    """Return the connection on which the calling thread has a transaction open on a file, or ``None``."""
+    return next((given for find in _open_transactions if (given := find(path)) is not None), None)
 
 
 class SqliteStore(SqlStore):
@@ -54,6 +77,28 @@ class SqliteStore(SqlStore):
         )
         self._wake_ups = Wake(self._url.path, namespace)
         dialect.wakes = self._wake_ups.supported
+
+    @contextmanager
+    def _write_transaction(
+        self, *, queued: bool = False, begin: Callable[[Connection], None] | None = None
+    ) -> Iterator[Transaction]:
+        """Write in one transaction; in that of the calling code, where it has said that it has one open.
+
+        There is one writer at a time: a second transaction of the same thread would wait for itself.
+        """
+        given = find_open_transaction(self._url.path)
+        if given is None:
+            with super()._write_transaction(queued=queued, begin=begin) as tx:
+                yield tx
+            return
+        from cronsensus.stores.sql import borrowing
+
+        with self._read_transaction() as own:
+            reading = Reading(own.now, own.lease_now, own.epoch)
+        with self._errors_explained(), borrowing.borrow_connection(given, self._engine) as theirs:
+            tx = Transaction(theirs, borrowing.Borrowed(self._dialect, reading), self.namespace, self._definitions)
+            yield tx
+            tx.flush()
 
     def _migrate(self) -> list[str]:
         """Create the file if there is none, and bring its schema up to date."""

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 
-class Command(BaseCommand):  # type: ignore[misc]
+class Command(BaseCommand):
     """Hands everything over to the program ``cronsensus``."""
 
     help = "cronsensus on this project: run, jobs, runs, ledger, audit, doctor, …; --help lists them"
