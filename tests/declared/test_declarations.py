@@ -487,7 +487,7 @@ def test_arguments_behind_the_run_may_still_go_by_position(scheduler):
         # A process that does not have the function enqueues by name, and cannot know where the Run stands.
         by_name = scheduler.store.enqueue([Item(job="send", args=("b", 3))])[0]
         scheduler.store.notify()
-        assert Handle.of(by_name, scheduler).result("60s") == ["send", "b", 3]
+        assert Handle.of(by_name, scheduler._opened).result("60s") == ["send", "b", 3]
 
 
 def test_unknown_job_raises_an_error_that_says_where_to_look(scheduler):

@@ -29,6 +29,10 @@ from cronsensus.stores.sql.definitions import read_spec
 
 _MOST_COUNTED = 10_000
 """A list of a million runs is not counted for its page numbers: that would read them all."""
+_LOOKED_AT = 100_000
+"""Runs of a list: what a filter does not find among them would be looked for in all."""
+_MOST_JOBS = 100
+_LONGEST_NUMBER = 18
 _LATEST = 10
 _SHORT = 80
 
@@ -116,11 +120,25 @@ class OriginFilter(_Words):
     title, parameter_name, words = "origin", "origin", Origin
 
 
+class PausedFilter(admin.SimpleListFilter):
+    """Whether a job is paused."""
+
+    title, parameter_name = "state", "paused"
+
+    def lookups(self, request: Any, model_admin: Any) -> list[tuple[str, str]]:  # noqa: ARG002
+        """Return the choices."""
+        return [("no", "active"), ("yes", "paused")]
+
+    def queryset(self, request: Any, queryset: Any) -> Any:  # noqa: ARG002
+        """Return what was chosen."""
+        return queryset if self.value() is None else queryset.filter(paused_at__isnull=self.value() == "no")
+
+
 class JobAdmin(_ReadOnly):
     """The jobs that are not retired."""
 
     list_display = ("name", "schedule", "next", "state", "runs")
-    list_filter = ("source", ("paused_at", admin.EmptyFieldListFilter))
+    list_filter = (PausedFilter, "source")
     search_fields = ("name", "function")
     actions = ("run_now", "pause", "resume")
     fields = readonly_fields = ("name", "function", "source", "schedule", "next", "state", "revision", "latest")
@@ -194,14 +212,36 @@ class RunAdmin(_ReadOnly):
     list_display = ("id", "job", "nominal", "state", "attempt", "started", "took", "node", "why")
     list_filter = (StateFilter, OriginFilter)
     list_select_related = ("job",)
-    search_fields = ("=id", "key__startswith", "job__name")
-    search_help_text = "a number, the beginning of a key, or the name of a job"
-    sortable_by = ("id",)
+    search_fields = ("=id",)
+    search_help_text = f"a number, a key, or a part of a job's name; lists look at the latest {_LOOKED_AT:,} runs"
+    sortable_by = ()
     actions = ("retry", "cancel")
     fields = readonly_fields = (
         "job", "key", "origin", "state", "reason", "nominal", "started", "finished", "took", "attempt", "node",
         "payload", "result", "failure",
     )  # fmt: skip
+
+    def get_search_results(self, request: Any, queryset: Any, search_term: str) -> tuple[Any, bool]:  # noqa: ARG002
+        """Find a run by its number or its key, or runs by a part of their job's name; each along an index."""
+        term = search_term.strip()
+        if not term:
+            return queryset, False
+        if term.isdecimal() and len(term) <= _LONGEST_NUMBER:
+            return queryset.filter(pk=int(term)), False
+        jobs = list(Job.objects.filter(name__icontains=term).values_list("pk", flat=True)[:_MOST_JOBS])
+        if jobs:
+            return queryset.filter(job_id__in=jobs), False
+        return queryset.filter(job_id__in=Job.objects.values("pk"), key=term), False
+
+    def get_queryset(self, request: Any) -> Any:
+        """Return the runs; of a list that is neither one job's nor a search the latest, so that none reads all."""
+        found = super().get_queryset(request)
+        asked = getattr(request, "GET", {})
+        match = getattr(request, "resolver_match", None)
+        if asked.get("q") or asked.get("job__id__exact") or match is None or not match.url_name.endswith("changelist"):
+            return found
+        newest = found.order_by("-pk").values_list("pk", flat=True).first() or 0
+        return found.filter(pk__gt=newest - _LOOKED_AT)
 
     @admin.display(description="for")
     def nominal(self, run: Any) -> str:
