@@ -172,7 +172,11 @@ class Backend(BaseTaskBackend):
         if options.url is not None:
             return None
         connection: Any = connections[options.database]
-        return connection if connection.in_atomic_block or not connection.get_autocommit() else None
+        if connection.in_atomic_block:
+            return connection
+        # Asked of one that is not open, Django would open it.
+        commits_each = connection.autocommit if connection.connection else connection.settings_dict["AUTOCOMMIT"]
+        return None if commits_each else connection
 
     def get_result(self, result_id: Any) -> TaskResult:
         """Return what became of a task.

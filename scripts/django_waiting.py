@@ -1,0 +1,46 @@
+"""Our backend in the place of Django's own in Django's tests: one that waits for the run, and one that keeps a list."""
+
+from __future__ import annotations
+
+import atexit
+from typing import Any
+
+from cronsensus.integrations.django.backend import Backend
+from cronsensus.integrations.django.project import find_scheduler
+from cronsensus.integrations.django.tasks_api import Task, TaskResult
+
+
+class Waiting(Backend):
+    """Runs a task before ``enqueue`` returns, as Django's ``ImmediateBackend``: a node of this process does it."""
+
+    def enqueue(self, task: Task, args: Any, kwargs: Any) -> TaskResult:
+        """Enqueue, and wait for the end."""
+        scheduler = find_scheduler()
+        if not scheduler.started:
+            scheduler.start()
+            atexit.register(scheduler.stop, "2s")
+        made = super().enqueue(task, args, kwargs)
+        found = scheduler.find(task.module_path, key=made.id)
+        if found is not None:  # else it is in a transaction that is not committed yet
+            found.wait("20s")
+            made.refresh()
+        return made
+
+
+class Listing(Backend):
+    """Keeps what was enqueued in a list, as Django's ``DummyBackend``."""
+
+    def __init__(self, alias: str, params: dict[str, Any]) -> None:
+        """Begin with nothing."""
+        super().__init__(alias, params)
+        self.results: list[TaskResult] = []
+
+    def enqueue(self, task: Task, args: Any, kwargs: Any) -> TaskResult:
+        """Enqueue, and keep the result."""
+        made = super().enqueue(task, args, kwargs)
+        self.results.append(made)
+        return made
+
+    def clear(self) -> None:
+        """Forget the results."""
+        self.results.clear()
