@@ -1,3 +1,5 @@
+"""Django's commands for the shop, and cronsensus' own: python manage.py cronsensus --help"""
+
 import os
 import sys
 

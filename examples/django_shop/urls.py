@@ -1,3 +1,5 @@
+"""The admin."""
+
 from django.contrib import admin
 from django.urls import path
 

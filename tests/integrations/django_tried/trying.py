@@ -9,7 +9,6 @@ from datetime import timedelta
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
-
 from shop import tasks
 from shop.models import Order
 

@@ -1,10 +1,10 @@
 """A project's own tests, run by Django's test runner."""
 
 from django.test import TestCase, TransactionTestCase
-
-from cronsensus.integrations.django import scheduler
 from shop import tasks
 from shop.models import Order
+
+from cronsensus.integrations.django import scheduler
 
 
 class InATransaction(TestCase):

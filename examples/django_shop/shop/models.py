@@ -1,3 +1,5 @@
+"""Orders."""
+
 from django.db import models
 
 

@@ -1,3 +1,5 @@
+"""A job whose rows commit with its end."""
+
 from cronsensus import Run, every
 from cronsensus.integrations.django import atomic, scheduler
 from shop.models import Order

@@ -1,3 +1,5 @@
+"""Tasks: called by their functions' path, some with a schedule."""
+
 try:
     from django.tasks import task
 except ImportError:

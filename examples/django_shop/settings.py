@@ -1,9 +1,13 @@
+"""Settings of the shop. Tests give it other databases by SHOP_DATABASE."""
+
 import json
 import os
+from pathlib import Path
 
 import django
 
-SECRET_KEY = "x"
+BASE_DIR = Path(__file__).parent
+SECRET_KEY = "only for trying it out"
 USE_TZ = True
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 TIME_ZONE = "Europe/Paris"
@@ -13,11 +17,21 @@ INSTALLED_APPS = [
     "django.contrib.admin",
     "django.contrib.messages",
     "django.contrib.sessions",
+    "django.contrib.staticfiles",
     *([] if django.VERSION >= (6,) else ["django_tasks"]),
     "shop",
     "cronsensus.integrations.django",
 ]
-DATABASES = {"default": json.loads(os.environ["SHOP_DATABASE"])}
+DATABASES = {
+    "default": json.loads(os.environ["SHOP_DATABASE"])
+    if "SHOP_DATABASE" in os.environ
+    else {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": BASE_DIR / "shop.sqlite3",
+        "OPTIONS": {"transaction_mode": "IMMEDIATE"},
+        "TEST": {"NAME": BASE_DIR / "test.sqlite3"},
+    }
+}
 TASKS = {"default": {"BACKEND": "cronsensus.integrations.django.Backend"}}
 CRONSENSUS = json.loads(os.environ.get("SHOP_CRONSENSUS", "{}"))
 if DATABASES["default"]["ENGINE"].endswith("mysql"):
