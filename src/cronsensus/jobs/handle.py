@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
@@ -90,6 +90,7 @@ class Handle(Generic[R_co]):
         key: with ``job`` it names the occurrence for as long as that is kept.
         created: whether this call made it; ``False``: it stood under that key already.
         state: where it stood then.
+        created_at: when this call made it, by the store's clock; ``None``: it did not, or the store does not tell.
     """
 
     id: int
@@ -101,6 +102,7 @@ class Handle(Generic[R_co]):
     _types: TypesOf = field(repr=False, compare=False, default=_without_types)
     _operator: Callable[[], str] = field(repr=False, compare=False, default=_no_operator)
     _committed: bool = field(repr=False, compare=False, default=True)
+    created_at: datetime | None = field(repr=False, compare=False, default=None)
 
     @classmethod
     def of(
@@ -122,7 +124,7 @@ class Handle(Generic[R_co]):
             committed: it is in the store already; else the caller's transaction decides.
         """
         of_store = (enqueued.id, enqueued.job, enqueued.key, enqueued.created, enqueued.state)
-        return cls(*of_store, opened, types, operator, committed)
+        return cls(*of_store, opened, types, operator, committed, enqueued.created_at)
 
     def look(self) -> Occurrence:
         """Return the occurrence as it is now; if it ended without success and was retried, its newest retry.

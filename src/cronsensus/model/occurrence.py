@@ -300,6 +300,7 @@ class Enqueued:
     Attributes:
         payload: the arguments of one that ``enqueue`` found under the caller's key, as the row keeps them; ``None``: it
             is new, or the store does not tell.
+        created_at: when this call made it, by the store's clock; ``None``: it did not, or the store does not tell.
     """
 
     id: int
@@ -308,6 +309,7 @@ class Enqueued:
     created: bool
     state: State
     payload: str | None = field(default=None, compare=False, repr=False)
+    created_at: datetime | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

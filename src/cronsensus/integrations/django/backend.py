@@ -161,7 +161,9 @@ class Backend(BaseTaskBackend):
         begun = timezone.now()
         handle = call.enqueue(*args, **kwargs) if connection is None else call.enqueue_in(connection, *args, **kwargs)
         let_go_in_tests()
-        result = _make_result(task, handle.key, args=args, kwargs=kwargs, enqueued_at=begun, alias=self.alias)
+        result = _make_result(
+            task, handle.key, args=args, kwargs=kwargs, enqueued_at=handle.created_at or begun, alias=self.alias
+        )
         task_enqueued.send(type(self), task_result=result)
         return result
 

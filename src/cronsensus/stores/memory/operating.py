@@ -196,4 +196,5 @@ class OperatingVerbs(RoundVerbs):
 
 def answer_enqueued(row: OccurrenceRow, *, created: bool) -> Enqueued:
     """Return the answer about an existing occurrence."""
-    return Enqueued(row.id, row.job.spec.name, row.key, created, row.state)
+    at = row.created_at if created else None
+    return Enqueued(row.id, row.job.spec.name, row.key, created, row.state, created_at=at)

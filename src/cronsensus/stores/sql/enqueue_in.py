@@ -195,9 +195,9 @@ class Plans(ABC):
         )
 
     def _answers(
-        self, wanted: Sequence[Wanted], made: Mapping[Key, int], found: Mapping[Key, Standing]
+        self, wanted: Sequence[Wanted], made: Mapping[Key, int], found: Mapping[Key, Standing], at: int
     ) -> list[Enqueued]:
-        """Return what is told of each: that it was made, once for each key, or what stood there."""
+        """Return what is told of each: that it was made ``at``, once for each key, or what stood there."""
         told: set[Key] = set()
         answers = []
         for one in wanted:
@@ -216,6 +216,7 @@ class Plans(ABC):
                     created=new and one.place not in told,
                     state=standing.state,
                     payload=standing.payload,
+                    created_at=from_micros(at) if new and one.place not in told else None,
                 )
             )
             told.add(one.place)
@@ -266,18 +267,18 @@ class InOneStatement(Plans):
             if notify:
                 values["channel"] = self._channel
             answer = yield Statement(query, values)
-            here, fresh, *_ = answer.rows[0]
+            here, fresh, now, *_ = answer.rows[0]
             if here and fresh:
                 break
             if anew:
                 raise self.elsewhere_error()
             anew = True
-        made = {(job, key): occurrence for _, _, occurrence, job, key, *_ in answer.rows if occurrence is not None}
+        made = {(job, key): occurrence for _, _, _, occurrence, job, key, *_ in answer.rows if occurrence is not None}
         found: dict[Key, Standing] = {}
         for job, keys in _by_job([one.place for one in wanted if one.place not in made]).items():
             answer = yield Statement(self._dialect.query_alone("find_in"), {"job": job, "keys": keys})
             found |= _standing(job, answer)
-        return self._answers(wanted, made, found)
+        return self._answers(wanted, made, found, now)
 
 
 def _as_json(one: Wanted) -> dict[str, Any]:
@@ -343,7 +344,7 @@ class StepByStep(Plans):
             names = {job.id: name for name, job in jobs.items()}
             unseen = [(names[job], key) for job, key in met if (job, key) not in found]
             found |= self._read_standing(unseen) if unseen else {}
-        return self._answers(wanted, made, found)
+        return self._answers(wanted, made, found, moment)
 
     def _is_here(self, own: Place, theirs: Place) -> bool:
         if self._dialect.is_a_file:

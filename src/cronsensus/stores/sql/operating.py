@@ -143,7 +143,8 @@ class Created:
             found = after[key] if key in after else self._before[key]
             created = key in fresh
             payload = None if created else found.payload if key in self._before else self._new[key].payload
-            answers.append(Enqueued(found.id, name, key[1], created, found.state, payload))
+            at = from_micros(self._new[key].created_at) if created else None
+            answers.append(Enqueued(found.id, name, key[1], created, found.state, payload, at))
             fresh.discard(key)
         return answers
 

@@ -99,6 +99,7 @@ class EnqueuingIn(StoreTest):
             assert (None, 0) == (self.store.occurrence(made.id), self.count())
             connection.commit()
         found = self.look(made)
+        assert made.created_at == found.created_at
         assert (made.key, Origin.ENQUEUE, State.PENDING) == (found.key, found.origin, found.state)
         assert 1 == self.count()
         self.session()

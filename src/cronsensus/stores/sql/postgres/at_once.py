@@ -72,7 +72,10 @@ def enqueue_one(tx: Transaction, called: Called) -> Enqueued | None:
         priority=priority, level=level_of(priority, item.origin), payload=payload_of(item, called.spec),
     )  # fmt: skip
     tx.commit()
-    return None if made.row is None else Enqueued(made.row.id, item.job, key, created=True, state=State.PENDING)
+    if made.row is None:
+        return None
+    at = from_micros(made.row.created_at)
+    return Enqueued(made.row.id, item.job, key, created=True, state=State.PENDING, created_at=at)
 
 
 def only_end(step: Step) -> tuple[End, Final] | None:

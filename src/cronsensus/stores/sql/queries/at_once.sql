@@ -94,7 +94,7 @@ INSERT INTO cronsensus_occurrences (namespace, job_id, "key", origin, state, ser
     failures, token, created_at, payload)
 SELECT :space, asked.id, :key, :origin, 'pending', :serial, :priority, :level, asked.now, 0, 0, 0, 0, asked.now, :payload FROM asked
 {absent: job_id, key}
-RETURNING id;
+RETURNING id, created_at;
 
 -- name: take_due [postgres]
 -- types: now bigint, until bigint, moment bigint, begun bigint, lease bigint, size bigint, floor bigint

@@ -30,7 +30,7 @@ made AS (
     {absent: job_id, key}
     RETURNING id, job_id, "key"{also notify: , (SELECT pg_notify(:channel, ''))}
 )
-SELECT facts.here, facts.fresh, made.id, made.job_id, made."key"{also keyed: , CASE WHEN (SELECT count(*) FROM made) >= 0 THEN set_config('lock_timeout', facts.patience, true) END AS restored}
+SELECT facts.here, facts.fresh, facts.now, made.id, made.job_id, made."key"{also keyed: , CASE WHEN (SELECT count(*) FROM made) >= 0 THEN set_config('lock_timeout', facts.patience, true) END AS restored}
 FROM facts LEFT JOIN made ON TRUE;
 
 -- name: which_place [postgres]
