@@ -271,6 +271,19 @@ def test_how_long_a_users_statements_wait_for_locks_is_as_before(postgres_url: s
         connection.commit()
 
 
+def test_an_engine_that_commits_each_statement_is_refused_also_where_it_is_awaited(postgres_url: str) -> None:
+    _, bill = scheduler_on(postgres_url)
+    url = make_url(plain(postgres_url)).set(drivername="postgresql+psycopg")
+
+    async def enqueue() -> None:
+        engine = create_async_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+        async with AsyncSession(engine) as session:
+            with pytest.raises(UnsupportedTransaction, match="autocommit"):
+                await bill.aenqueue_in(session, 1)
+
+    asyncio.run(enqueue())
+
+
 def test_a_transaction_that_has_failed_says_so(postgres_url: str) -> None:
     _, bill = scheduler_on(postgres_url)
     with dialled(postgres_url) as connection:

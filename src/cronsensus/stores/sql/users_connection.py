@@ -400,7 +400,19 @@ class OfSqlalchemy(UsersConnection):
     def commits_each(self) -> bool:
         """Whether the next statement would be committed at once."""
         by_itself = self._connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
-        return bool(by_itself or (self._driver is not None and self._driver.commits_each()))
+        return bool(
+            by_itself or (self._awaited_commits_each() if self._driver is None else self._driver.commits_each())
+        )
+
+    def _awaited_commits_each(self) -> bool:
+        """Whether a driver that is awaited does: ``isolation_level=`` of the engine is no option of its connections."""
+        dialect = self._connection.dialect
+        if self.database == "sqlite" and self.is_open:
+            return False
+        try:
+            return bool(dialect.detect_autocommit_setting(self._connection.connection.dbapi_connection))
+        except (AttributeError, NotImplementedError):  # before SQLAlchemy 2.0.43, or a dialect of another package
+            return getattr(dialect, "_on_connect_isolation_level", None) == "AUTOCOMMIT"
 
     @contextmanager
     def ready(self) -> Iterator[None]:
