@@ -284,6 +284,21 @@ def test_an_engine_that_commits_each_statement_is_refused_also_where_it_is_await
     asyncio.run(enqueue())
 
 
+def test_a_transaction_in_two_phases_can_be_prepared(postgres_url: str) -> None:
+    scheduler, bill = scheduler_on(postgres_url)
+    engine = create_engine(make_url(plain(postgres_url)).set(drivername="postgresql+psycopg"), poolclass=NullPool)
+    with Session(engine, twophase=True) as session:
+        made = [bill.enqueue_in(session, 1)]
+        session.commit()
+    with dialled(postgres_url) as connection:
+        connection.tpc_begin(connection.xid(1, f"{made[0].id} of bill", "x"))
+        made.append(bill.enqueue_in(connection, 2))
+        connection.tpc_prepare()
+        connection.tpc_commit()
+    with scheduler:
+        assert [one.result(SOON) for one in made] == ["1 x 1", "2 x 1"]
+
+
 def test_a_transaction_that_has_failed_says_so(postgres_url: str) -> None:
     _, bill = scheduler_on(postgres_url)
     with dialled(postgres_url) as connection:

@@ -67,6 +67,11 @@ class UsersConnection(ABC):
         """Whether a transaction is open, as far as that is known."""
         return True
 
+    @property
+    def is_two_phase(self) -> bool:
+        """Whether the transaction is to be prepared first, as far as that is known; PostgreSQL lets none notify."""
+        return False
+
     @abstractmethod
     def commits_each(self) -> bool:
         """Whether the next statement would be committed at once."""
@@ -278,11 +283,20 @@ class OfDriver(UsersConnection):
             cursor.close()
 
 
+def is_two_phase(raw: Any) -> bool:
+    """Whether ``tpc_begin`` was called on a connection of psycopg's, which tells it nowhere else."""
+    return getattr(raw, "_tpc", None) is not None
+
+
 class _Psycopg(OfDriver):
     database = "postgresql"
 
     def open_cursor(self) -> Any:
         return self.raw.cursor(row_factory=sys.modules["psycopg.rows"].tuple_row)
+
+    @property
+    def is_two_phase(self) -> bool:
+        return is_two_phase(self.raw)
 
     def commits_each(self) -> bool:
         idle = sys.modules["psycopg.pq"].TransactionStatus.IDLE
@@ -396,6 +410,11 @@ class OfSqlalchemy(UsersConnection):
         """Whether a transaction is open, as far as that is known."""
         raw = self._connection.connection.driver_connection
         return bool(getattr(raw, "in_transaction", True))
+
+    @property
+    def is_two_phase(self) -> bool:
+        """Whether the transaction is to be prepared first."""
+        return isinstance(self._connection.get_transaction(), self._alchemy.TwoPhaseTransaction)
 
     def commits_each(self) -> bool:
         """Whether the next statement would be committed at once."""
