@@ -299,6 +299,20 @@ def test_a_transaction_in_two_phases_can_be_prepared(postgres_url: str) -> None:
         assert [one.result(SOON) for one in made] == ["1 x 1", "2 x 1"]
 
 
+def test_a_pipeline_of_psycopg_is_read_when_its_answer_is_there(postgres_url: str) -> None:
+    _, bill = scheduler_on(postgres_url)
+    with dialled(postgres_url) as connection, connection.pipeline():
+        made = [bill.options(key="key").enqueue_in(connection, 1) for _ in range(2)]
+        connection.commit()
+
+    async def enqueue() -> Any:
+        async with await psycopg.AsyncConnection.connect(plain(postgres_url)) as connection, connection.pipeline():
+            return await bill.options(key="key").aenqueue_in(connection, 1)
+
+    made.append(asyncio.run(enqueue()))
+    assert [(one.id, one.created) for one in made] == [(made[0].id, True), (made[0].id, False), (made[0].id, False)]
+
+
 def test_a_transaction_that_has_failed_says_so(postgres_url: str) -> None:
     _, bill = scheduler_on(postgres_url)
     with dialled(postgres_url) as connection:

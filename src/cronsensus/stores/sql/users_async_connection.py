@@ -100,7 +100,7 @@ class _AsyncPsycopg(UsersAsyncConnection):
         for text, values in texts_of(statement, takes_names=False):
             async with self._raw.cursor(row_factory=sys.modules["psycopg.rows"].tuple_row) as cursor:
                 await cursor.execute(text, values)
-                answer = Answer(await cursor.fetchall() if cursor.description else ())
+                answer = Answer(await cursor.fetchall())  # within pipeline() nothing is known before
         return answer
 
 

@@ -272,13 +272,16 @@ class OfDriver(UsersConnection):
         """Return a cursor whose rows are tuples."""
         return self.raw.cursor()
 
+    def read_rows(self, cursor: Any) -> list[tuple[Any, ...]]:
+        """Return what a statement gave."""
+        return [] if cursor.description is None else [tuple(row) for row in cursor.fetchall()]
+
     def execute_text(self, text: str, values: Mapping[str, Any]) -> Answer:
         """Run the text of a statement."""
         cursor = self.open_cursor()
         try:
             cursor.execute(text, values)
-            rows = [] if cursor.description is None else [tuple(row) for row in cursor.fetchall()]
-            return Answer(rows, getattr(cursor, "lastrowid", None))
+            return Answer(self.read_rows(cursor), getattr(cursor, "lastrowid", None))
         finally:
             cursor.close()
 
@@ -290,6 +293,10 @@ def is_two_phase(raw: Any) -> bool:
 
 class _Psycopg(OfDriver):
     database = "postgresql"
+
+    def read_rows(self, cursor: Any) -> list[tuple[Any, ...]]:
+        found: list[tuple[Any, ...]] = cursor.fetchall()  # each gives rows; within pipeline() it is not known before
+        return found
 
     def open_cursor(self) -> Any:
         return self.raw.cursor(row_factory=sys.modules["psycopg.rows"].tuple_row)
