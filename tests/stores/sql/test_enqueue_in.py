@@ -313,6 +313,20 @@ def test_a_pipeline_of_psycopg_is_read_when_its_answer_is_there(postgres_url: st
     assert [(one.id, one.created) for one in made] == [(made[0].id, True), (made[0].id, False), (made[0].id, False)]
 
 
+def test_what_could_not_be_enqueued_leaves_no_file_of_sqlite_locked(file: Path, tmp_path: Path) -> None:
+    _, bill = scheduler_on(f"sqlite:///{file}")
+    with closing(sqlite3.connect(tmp_path / "other.db")) as elsewhere:
+        with pytest.raises(UnsupportedTransaction, match="another database"):
+            bill.enqueue_in(elsewhere, 1)
+        assert not elsewhere.in_transaction
+    bill.enqueue(1)  # the job is known here
+    Scheduler(f"sqlite:///{file}").store.retire("bill", by="me", why="no longer")
+    with closing(sqlite3.connect(file)) as connection:
+        made = bill.enqueue_in(connection, 2)  # it is defined again first, which needs the lock
+        connection.commit()
+    assert made.look().state is State.PENDING
+
+
 def test_a_transaction_that_has_failed_says_so(postgres_url: str) -> None:
     _, bill = scheduler_on(postgres_url)
     with dialled(postgres_url) as connection:

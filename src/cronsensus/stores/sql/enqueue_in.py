@@ -347,7 +347,7 @@ class StepByStep(Plans):
 
     def _is_here(self, own: Place, theirs: Place) -> bool:
         if self._dialect.is_a_file:
-            return own.store == theirs.store and bool(theirs.database) and Path(own.database).samefile(theirs.database)
+            return own.store == theirs.store and _is_one_file(own.database, theirs.database)
         return (own.store, own.database) == (theirs.store, theirs.database)
 
     def _row(self, one: Wanted, now: int) -> tuple[Any, ...]:
@@ -392,6 +392,14 @@ class StepByStep(Plans):
             else:
                 made |= {place: one.id for place, one in (yield from self._find_in(places)).items()}
         return made, met
+
+
+def _is_one_file(own: str, theirs: str) -> bool:
+    """Whether two paths are of one file; what is in memory has none, and a file may have been removed meanwhile."""
+    try:
+        return bool(theirs) and Path(own).samefile(theirs)
+    except OSError:
+        return False
 
 
 def _are_fresh(jobs: Mapping[str, Known], answer: Answer) -> bool:

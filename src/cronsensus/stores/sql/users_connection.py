@@ -363,12 +363,16 @@ class _Sqlite(OfDriver):
     @contextmanager
     def ready(self) -> Iterator[None]:
         raw = self.raw
-        if not raw.in_transaction:
+        if begun := not raw.in_transaction:
             # Python would begin one before the first write only, and what was read before could be outdated by then.
             raw.execute("BEGIN IMMEDIATE")
         texts, raw.text_factory = raw.text_factory, str
         try:
             yield
+        except BaseException:
+            if begun:  # nothing of the user's is in it, and it has the write lock of the file, perhaps of another one
+                raw.rollback()
+            raise
         finally:
             raw.text_factory = texts
 
