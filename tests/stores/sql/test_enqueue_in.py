@@ -327,6 +327,17 @@ def test_what_could_not_be_enqueued_leaves_no_file_of_sqlite_locked(file: Path, 
     assert made.look().state is State.PENDING
 
 
+def test_a_wait_for_a_key_that_was_in_vain_leaves_mysqls_own_patience_as_before(mysql_url: str) -> None:
+    _, bill = scheduler_on(make_url(mysql_url).update_query_dict({"timeout": "2"}).render_as_string(False))
+    engine = create_engine(make_url(mysql_url).set(drivername="mysql+pymysql"), poolclass=NullPool)
+    with engine.connect() as first, engine.connect() as second:
+        before = second.exec_driver_sql("SELECT @@innodb_lock_wait_timeout").scalar()
+        bill.options(key="key").enqueue_in(first, 1)
+        with pytest.raises(StoreBusy):
+            bill.options(key="key").enqueue_in(second, 1)
+        assert second.exec_driver_sql("SELECT @@innodb_lock_wait_timeout").scalar() == before
+
+
 def test_a_transaction_that_has_failed_says_so(postgres_url: str) -> None:
     _, bill = scheduler_on(postgres_url)
     with dialled(postgres_url) as connection:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -335,7 +336,13 @@ class StepByStep(Plans):
         bounded = self._patience is not None and self._patience < patience and any(place in rows for place in chosen)
         if bounded:
             yield Statement(self._dialect.query_alone("wait_at_most"), {"seconds": self._patience})
-        made, met = yield from self._insert_rows(list(rows.values()))
+        try:
+            made, met = yield from self._insert_rows(list(rows.values()))
+        except Exception:
+            if bounded:  # the connection lives longer than this transaction, in a pool perhaps
+                with suppress(Exception):
+                    yield Statement(self._dialect.query_alone("wait_at_most"), {"seconds": patience})
+            raise
         if bounded:
             yield Statement(self._dialect.query_alone("wait_at_most"), {"seconds": patience})
         if met:  # their snapshot may be older than what stands there
