@@ -338,6 +338,35 @@ def test_a_wait_for_a_key_that_was_in_vain_leaves_mysqls_own_patience_as_before(
         assert second.exec_driver_sql("SELECT @@innodb_lock_wait_timeout").scalar() == before
 
 
+DJANGO_BY_HAND = """
+import sys
+from django.conf import settings
+settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": sys.argv[1]}})
+import django
+django.setup()
+from django.db import connection, transaction
+from cronsensus import Scheduler
+
+scheduler = Scheduler(f"sqlite:///{sys.argv[1]}")
+
+@scheduler.job()
+def bill(customer: int) -> None: ...
+
+scheduler.define()
+transaction.set_autocommit(False)
+made = bill.enqueue_in(connection, 1)
+transaction.commit()
+print(made.look().state)
+"""
+
+
+def test_a_transaction_of_djangos_without_atomic_is_one_too(file: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", DJANGO_BY_HAND, str(file)], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "pending\n", done.stderr
+
+
 def test_a_transaction_that_has_failed_says_so(postgres_url: str) -> None:
     _, bill = scheduler_on(postgres_url)
     with dialled(postgres_url) as connection:

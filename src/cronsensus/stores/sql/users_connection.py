@@ -477,6 +477,8 @@ class _OfDjango(UsersConnection):
         return bool(self._connection.get_autocommit() and not self._connection.in_atomic_block)
 
     def call_after_commit(self, call: Callable[[], object], who: object) -> bool:  # noqa: ARG002 - Django calls each
+        if not self._connection.in_atomic_block:  # set_autocommit(False): Django refuses a hook there
+            return False
         self._connection.on_commit(call, robust=True)
         return True
 
