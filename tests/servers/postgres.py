@@ -50,6 +50,7 @@ class PostgresServer(Server):
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": "",
             "max_connections": "300",
+            "max_prepared_transactions": "10",
             "timezone": "Asia/Kathmandu",  # +05:45: who forgets to ask for UTC is found out
             "logging_collector": "off",
         }

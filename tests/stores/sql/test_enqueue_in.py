@@ -271,6 +271,102 @@ def test_how_long_a_users_statements_wait_for_locks_is_as_before(postgres_url: s
         connection.commit()
 
 
+def test_an_engine_that_commits_each_statement_is_refused_also_where_it_is_awaited(postgres_url: str) -> None:
+    _, bill = scheduler_on(postgres_url)
+    url = make_url(plain(postgres_url)).set(drivername="postgresql+psycopg")
+
+    async def enqueue() -> None:
+        engine = create_async_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+        async with AsyncSession(engine) as session:
+            with pytest.raises(UnsupportedTransaction, match="autocommit"):
+                await bill.aenqueue_in(session, 1)
+
+    asyncio.run(enqueue())
+
+
+def test_a_transaction_in_two_phases_can_be_prepared(postgres_url: str) -> None:
+    scheduler, bill = scheduler_on(postgres_url)
+    engine = create_engine(make_url(plain(postgres_url)).set(drivername="postgresql+psycopg"), poolclass=NullPool)
+    with Session(engine, twophase=True) as session:
+        made = [bill.enqueue_in(session, 1)]
+        session.commit()
+    with dialled(postgres_url) as connection:
+        connection.tpc_begin(connection.xid(1, f"{made[0].id} of bill", "x"))
+        made.append(bill.enqueue_in(connection, 2))
+        connection.tpc_prepare()
+        connection.tpc_commit()
+    with scheduler:
+        assert [one.result(SOON) for one in made] == ["1 x 1", "2 x 1"]
+
+
+def test_a_pipeline_of_psycopg_is_read_when_its_answer_is_there(postgres_url: str) -> None:
+    _, bill = scheduler_on(postgres_url)
+    with dialled(postgres_url) as connection, connection.pipeline():
+        made = [bill.options(key="key").enqueue_in(connection, 1) for _ in range(2)]
+        connection.commit()
+
+    async def enqueue() -> Any:
+        async with await psycopg.AsyncConnection.connect(plain(postgres_url)) as connection, connection.pipeline():
+            return await bill.options(key="key").aenqueue_in(connection, 1)
+
+    made.append(asyncio.run(enqueue()))
+    assert [(one.id, one.created) for one in made] == [(made[0].id, True), (made[0].id, False), (made[0].id, False)]
+
+
+def test_what_could_not_be_enqueued_leaves_no_file_of_sqlite_locked(file: Path, tmp_path: Path) -> None:
+    _, bill = scheduler_on(f"sqlite:///{file}")
+    with closing(sqlite3.connect(tmp_path / "other.db")) as elsewhere:
+        with pytest.raises(UnsupportedTransaction, match="another database"):
+            bill.enqueue_in(elsewhere, 1)
+        assert not elsewhere.in_transaction
+    bill.enqueue(1)  # the job is known here
+    Scheduler(f"sqlite:///{file}").store.retire("bill", by="me", why="no longer")
+    with closing(sqlite3.connect(file)) as connection:
+        made = bill.enqueue_in(connection, 2)  # it is defined again first, which needs the lock
+        connection.commit()
+    assert made.look().state is State.PENDING
+
+
+def test_a_wait_for_a_key_that_was_in_vain_leaves_mysqls_own_patience_as_before(mysql_url: str) -> None:
+    _, bill = scheduler_on(make_url(mysql_url).update_query_dict({"timeout": "2"}).render_as_string(False))
+    engine = create_engine(make_url(mysql_url).set(drivername="mysql+pymysql"), poolclass=NullPool)
+    with engine.connect() as first, engine.connect() as second:
+        before = second.exec_driver_sql("SELECT @@innodb_lock_wait_timeout").scalar()
+        bill.options(key="key").enqueue_in(first, 1)
+        with pytest.raises(StoreBusy):
+            bill.options(key="key").enqueue_in(second, 1)
+        assert second.exec_driver_sql("SELECT @@innodb_lock_wait_timeout").scalar() == before
+
+
+DJANGO_BY_HAND = """
+import sys
+from django.conf import settings
+settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": sys.argv[1]}})
+import django
+django.setup()
+from django.db import connection, transaction
+from cronsensus import Scheduler
+
+scheduler = Scheduler(f"sqlite:///{sys.argv[1]}")
+
+@scheduler.job()
+def bill(customer: int) -> None: ...
+
+scheduler.define()
+transaction.set_autocommit(False)
+made = bill.enqueue_in(connection, 1)
+transaction.commit()
+print(made.look().state)
+"""
+
+
+def test_a_transaction_of_djangos_without_atomic_is_one_too(file: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", DJANGO_BY_HAND, str(file)], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "pending\n", done.stderr
+
+
 def test_a_transaction_that_has_failed_says_so(postgres_url: str) -> None:
     _, bill = scheduler_on(postgres_url)
     with dialled(postgres_url) as connection:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -336,7 +337,13 @@ class StepByStep(Plans):
         bounded = self._patience is not None and self._patience < patience and any(place in rows for place in chosen)
         if bounded:
             yield Statement(self._dialect.query_alone("wait_at_most"), {"seconds": self._patience})
-        made, met = yield from self._insert_rows(list(rows.values()))
+        try:
+            made, met = yield from self._insert_rows(list(rows.values()))
+        except Exception:
+            if bounded:  # the connection lives longer than this transaction, in a pool perhaps
+                with suppress(Exception):
+                    yield Statement(self._dialect.query_alone("wait_at_most"), {"seconds": patience})
+            raise
         if bounded:
             yield Statement(self._dialect.query_alone("wait_at_most"), {"seconds": patience})
         if met:  # their snapshot may be older than what stands there
@@ -348,7 +355,7 @@ class StepByStep(Plans):
 
     def _is_here(self, own: Place, theirs: Place) -> bool:
         if self._dialect.is_a_file:
-            return own.store == theirs.store and bool(theirs.database) and Path(own.database).samefile(theirs.database)
+            return own.store == theirs.store and _is_one_file(own.database, theirs.database)
         return (own.store, own.database) == (theirs.store, theirs.database)
 
     def _row(self, one: Wanted, now: int) -> tuple[Any, ...]:
@@ -393,6 +400,14 @@ class StepByStep(Plans):
             else:
                 made |= {place: one.id for place, one in (yield from self._find_in(places)).items()}
         return made, met
+
+
+def _is_one_file(own: str, theirs: str) -> bool:
+    """Whether two paths are of one file; what is in memory has none, and a file may have been removed meanwhile."""
+    try:
+        return bool(theirs) and Path(own).samefile(theirs)
+    except OSError:
+        return False
 
 
 def _are_fresh(jobs: Mapping[str, Known], answer: Answer) -> bool:

@@ -51,8 +51,8 @@ from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.sql_handle import SqlHandle, repeated
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.stores.sql.users_async_connection import run_plan_async, wrap_async_connection
-from cronsensus.stores.sql.users_connection import run_plan, wrap_connection
+from cronsensus.stores.sql.users_async_connection import UsersAsyncConnection, run_plan_async, wrap_async_connection
+from cronsensus.stores.sql.users_connection import UsersConnection, run_plan, wrap_connection
 from cronsensus.stores.transacting import RunTransaction
 from cronsensus.stores.unreadable import is_of_values
 from cronsensus.stores.values import DefineResult, Partition, Pruned, View
@@ -203,9 +203,9 @@ class SqlStore(SqlHandle):
         theirs = wrap_connection(connection, "enqueue_in")
         with self._user_errors_explained(theirs.database):
             self._prepare_plan(items, is_open=theirs.is_open)
-            told = self._notifies_after and theirs.call_after_commit(self.notify, self.notify)
+            notify = self._arrange_notification(theirs)
             with theirs.ready():
-                return run_plan(self._plans.plan_items(items, notify=not told), theirs.execute)
+                return run_plan(self._plans.plan_items(items, notify=notify), theirs.execute)
 
     async def _aenqueue_in(self, connection: Any, items: Sequence[Item]) -> list[Enqueued]:
         """Create occurrences likewise, on a connection that is awaited."""
@@ -214,8 +214,13 @@ class SqlStore(SqlHandle):
         theirs = await wrap_async_connection(connection, "enqueue_in")
         with self._user_errors_explained(theirs.database):
             await asyncio.to_thread(lambda: self._prepare_plan(items, is_open=theirs.is_open))
-            told = self._notifies_after and theirs.call_after_commit(self.notify, self.notify)
-            return await run_plan_async(self._plans.plan_items(items, notify=not told), theirs.execute)
+            notify = self._arrange_notification(theirs)
+            return await run_plan_async(self._plans.plan_items(items, notify=notify), theirs.execute)
+
+    def _arrange_notification(self, theirs: UsersConnection | UsersAsyncConnection) -> bool:
+        """Have nodes notified after the commit where that is wanted or must be; return whether the transaction does."""
+        after = self._notifies_after or theirs.is_two_phase
+        return not (after and theirs.call_after_commit(self.notify, self.notify)) and not theirs.is_two_phase
 
     def _prepare_plan(self, items: Sequence[Item], *, is_open: bool) -> None:
         """Read what a plan has to know; ``is_open``: the user's transaction may hold locks already.

@@ -13,6 +13,7 @@ from cronsensus.stores.sql.users_connection import (
     Plan,
     Statement,
     UsersConnection,
+    is_two_phase,
     next_of,
     require_transaction,
     texts_of,
@@ -45,6 +46,11 @@ class UsersAsyncConnection(ABC):
     def is_open(self) -> bool:
         """Whether a transaction is open, as far as that is known."""
         return True
+
+    @property
+    def is_two_phase(self) -> bool:
+        """Whether the transaction is to be prepared first, as far as that is known."""
+        return False
 
     def call_after_commit(self, call: Callable[[], object], who: object) -> bool:  # noqa: ARG002 - drivers have no hook
         """Have something called, once for ``who``, when the transaction is committed; ``False``: there is no hook."""
@@ -85,12 +91,16 @@ class _AsyncPsycopg(UsersAsyncConnection):
         require_transaction(verb, commits_each=raw.autocommit and raw.info.transaction_status == idle)
         self._raw = raw
 
+    @property
+    def is_two_phase(self) -> bool:
+        return is_two_phase(self._raw)
+
     async def execute(self, statement: Statement) -> Answer:
         answer = Answer(())
         for text, values in texts_of(statement, takes_names=False):
             async with self._raw.cursor(row_factory=sys.modules["psycopg.rows"].tuple_row) as cursor:
                 await cursor.execute(text, values)
-                answer = Answer(await cursor.fetchall() if cursor.description else ())
+                answer = Answer(await cursor.fetchall())  # within pipeline() nothing is known before
         return answer
 
 
@@ -101,6 +111,10 @@ class _AsyncSqlalchemy(UsersAsyncConnection):
     @property
     def is_open(self) -> bool:
         return self._found.is_open
+
+    @property
+    def is_two_phase(self) -> bool:
+        return self._found.is_two_phase
 
     def call_after_commit(self, call: Callable[[], object], who: object) -> bool:
         import asyncio

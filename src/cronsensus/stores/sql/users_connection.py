@@ -67,6 +67,11 @@ class UsersConnection(ABC):
         """Whether a transaction is open, as far as that is known."""
         return True
 
+    @property
+    def is_two_phase(self) -> bool:
+        """Whether the transaction is to be prepared first, as far as that is known; PostgreSQL lets none notify."""
+        return False
+
     @abstractmethod
     def commits_each(self) -> bool:
         """Whether the next statement would be committed at once."""
@@ -267,22 +272,38 @@ class OfDriver(UsersConnection):
         """Return a cursor whose rows are tuples."""
         return self.raw.cursor()
 
+    def read_rows(self, cursor: Any) -> list[tuple[Any, ...]]:
+        """Return what a statement gave."""
+        return [] if cursor.description is None else [tuple(row) for row in cursor.fetchall()]
+
     def execute_text(self, text: str, values: Mapping[str, Any]) -> Answer:
         """Run the text of a statement."""
         cursor = self.open_cursor()
         try:
             cursor.execute(text, values)
-            rows = [] if cursor.description is None else [tuple(row) for row in cursor.fetchall()]
-            return Answer(rows, getattr(cursor, "lastrowid", None))
+            return Answer(self.read_rows(cursor), getattr(cursor, "lastrowid", None))
         finally:
             cursor.close()
+
+
+def is_two_phase(raw: Any) -> bool:
+    """Whether ``tpc_begin`` was called on a connection of psycopg's, which tells it nowhere else."""
+    return getattr(raw, "_tpc", None) is not None
 
 
 class _Psycopg(OfDriver):
     database = "postgresql"
 
+    def read_rows(self, cursor: Any) -> list[tuple[Any, ...]]:
+        found: list[tuple[Any, ...]] = cursor.fetchall()  # each gives rows; within pipeline() it is not known before
+        return found
+
     def open_cursor(self) -> Any:
         return self.raw.cursor(row_factory=sys.modules["psycopg.rows"].tuple_row)
+
+    @property
+    def is_two_phase(self) -> bool:
+        return is_two_phase(self.raw)
 
     def commits_each(self) -> bool:
         idle = sys.modules["psycopg.pq"].TransactionStatus.IDLE
@@ -342,12 +363,16 @@ class _Sqlite(OfDriver):
     @contextmanager
     def ready(self) -> Iterator[None]:
         raw = self.raw
-        if not raw.in_transaction:
+        if begun := not raw.in_transaction:
             # Python would begin one before the first write only, and what was read before could be outdated by then.
             raw.execute("BEGIN IMMEDIATE")
         texts, raw.text_factory = raw.text_factory, str
         try:
             yield
+        except BaseException:
+            if begun:  # nothing of the user's is in it, and it has the write lock of the file, perhaps of another one
+                raw.rollback()
+            raise
         finally:
             raw.text_factory = texts
 
@@ -397,10 +422,27 @@ class OfSqlalchemy(UsersConnection):
         raw = self._connection.connection.driver_connection
         return bool(getattr(raw, "in_transaction", True))
 
+    @property
+    def is_two_phase(self) -> bool:
+        """Whether the transaction is to be prepared first."""
+        return isinstance(self._connection.get_transaction(), self._alchemy.TwoPhaseTransaction)
+
     def commits_each(self) -> bool:
         """Whether the next statement would be committed at once."""
         by_itself = self._connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
-        return bool(by_itself or (self._driver is not None and self._driver.commits_each()))
+        return bool(
+            by_itself or (self._awaited_commits_each() if self._driver is None else self._driver.commits_each())
+        )
+
+    def _awaited_commits_each(self) -> bool:
+        """Whether a driver that is awaited does: ``isolation_level=`` of the engine is no option of its connections."""
+        dialect = self._connection.dialect
+        if self.database == "sqlite" and self.is_open:
+            return False
+        try:
+            return bool(dialect.detect_autocommit_setting(self._connection.connection.dbapi_connection))
+        except (AttributeError, NotImplementedError):  # before SQLAlchemy 2.0.43, or a dialect of another package
+            return getattr(dialect, "_on_connect_isolation_level", None) == "AUTOCOMMIT"
 
     @contextmanager
     def ready(self) -> Iterator[None]:
@@ -435,6 +477,8 @@ class _OfDjango(UsersConnection):
         return bool(self._connection.get_autocommit() and not self._connection.in_atomic_block)
 
     def call_after_commit(self, call: Callable[[], object], who: object) -> bool:  # noqa: ARG002 - Django calls each
+        if not self._connection.in_atomic_block:  # set_autocommit(False): Django refuses a hook there
+            return False
         self._connection.on_commit(call, robust=True)
         return True
 
