@@ -17,12 +17,12 @@ export PYTHONDONTWRITEBYTECODE :=
 # make upgrade: commits whose nodes run beside today's. The first whose stores are those of today
 OLD ?= 32331f6e
 
-.PHONY: help setup servers servers-long demo test long test-all far faults upgrade check lint types layers snippets screenshots bench mutants simulate coverage lock clean
+.PHONY: help setup servers servers-long demo test long test-all far faults upgrade check lint types layers snippets screenshots bench mutants simulate coverage lock release-check clean
 
 help: ## List the targets
 	@if [ -t 1 ] && [ -z "$$NO_COLOR" ]; then c=$$(printf '\033[36m') d=$$(printf '\033[2m') r=$$(printf '\033[0m'); fi; \
 	printf "%scronsensus%s: each scheduled occurrence is run by exactly one replica\n\n" "$$c" "$$r"; \
-	awk -v c="$$c" -v r="$$r" -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %smake %-9s%s %s\n", c, $$1, r, $$2 }' $(MAKEFILE_LIST); \
+	awk -v c="$$c" -v r="$$r" -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %smake %-13s%s %s\n", c, $$1, r, $$2 }' $(MAKEFILE_LIST); \
 	printf "\n%sARGS=… is passed on: make test ARGS='-k watermark'%s\n" "$$d" "$$r"
 
 setup: ## Make .venv from the lock (the other targets do it too)
@@ -74,6 +74,7 @@ types: setup
 	$(BIN)/mypy scripts/mutants
 	$(BIN)/mypy scripts/durations
 	$(BIN)/mypy scripts/screenshots
+	$(BIN)/mypy scripts/release_check
 	$(BIN)/mypy scripts/snippets tests $(wildcard bench examples)
 
 layers: setup
@@ -103,6 +104,10 @@ simulate: setup ## Replay a simulated cluster: make simulate SEED=42
 lock: ## Resolve the dependencies anew into requirements/*.lock
 	@scripts/lock
 
+release-check: ## Build the sdist and the wheel, and try them on each Python that is here (some minutes)
+	@scripts/setup .venv-release requirements/release.lock
+	@.venv-release/bin/python scripts/release_check $(ARGS)
+
 clean: ## Remove everything that the targets made
-	rm -rf .venv .venv-bench .venv-lock build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.* htmlcov
+	rm -rf .venv .venv-bench .venv-lock .venv-release build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.* htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
