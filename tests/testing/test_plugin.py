@@ -33,6 +33,14 @@ def test_async(cronsensus):
         handle = await jobs.double.aenqueue(3)
         return await handle.aresult("1m")
     assert asyncio.run(view()) == 6
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+@pytest.mark.anyio
+async def test_on_the_loop_of_anyio(cronsensus):
+    handle = await jobs.double.aenqueue(3)
+    await cronsensus.arun_due()
+    assert await handle.aresult("1m") == 6
 def test_fails_in_silence(cronsensus):
     jobs.broken.enqueue()
     cronsensus.run_due()
@@ -71,8 +79,15 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_a_project_tests_views_nights_and_async_code_by_the_fixture(report: str) -> None:
-    for name in ("test_view", "test_night", "test_async", "test_may_fail", "test_may_use_the_real_store"):
-        assert f"PASSED test_jobs.py::{name}\n" in report, report
+    for name in (
+        "test_view",
+        "test_night",
+        "test_async",
+        "test_on_the_loop_of_anyio",
+        "test_may_fail",
+        "test_may_use_the_real_store",
+    ):
+        assert f"PASSED test_jobs.py::{name}" in report, report
 
 
 def test_a_job_that_failed_unseen_fails_its_test_with_the_assert_in_the_job(report: str) -> None:

@@ -2,7 +2,8 @@
 
 While a job sleeps, what is due meanwhile happens *below* it, on the same thread. So what belongs to the thread works: a
 database connection of the test, a monkeypatch. It also means that of two jobs asleep at once the one that began first
-cannot wake before the other has ended. Where that comes too late, the kit says so (``Kit.travel``).
+cannot wake before the other has ended. Where that comes too late, the kit says so (``Kit.travel``). Async jobs of an
+async test are tasks of its loop instead (``BorrowedLoop``), and wake in the right order.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.states import Reason
 from cronsensus.node.executors.attempt import Attempt, Attempts, call_arguments, call_function
 from cronsensus.node.executors.base import Call, Done, Executor
-from cronsensus.node.executors.result import ending_of_error, never_begun, timed_out
+from cronsensus.node.executors.result import ending_of_error, ending_of_value, never_begun, timed_out
+from cronsensus.node.registered import Registered
 
 if TYPE_CHECKING:
     from cronsensus.membership.timer import Timer
-    from cronsensus.testing.stage import HandTurned, Stage
+    from cronsensus.testing.stage import AttemptRecord, HandTurned, Stage
 
 _REAL_SILENCE = 0.5
 """Seconds for which a job that also waits for a socket or a thread is left to wait for that, before time moves on."""
@@ -80,11 +82,35 @@ class HandExecutor(Executor):
         if not call.run.may_begin():
             self._attempts.end_attempt(attempt, never_begun(call.run))
             return
+        if (loop := kit.task_loop) is not None and _is_async(call.registered):
+            task = loop.start_task(call.run, self._node, self._perform_task(attempt))
+            attempt.cancel = task.cancel
+            return
         with kit.running(self._node, call) as record:
             ending = self._call(attempt)
-            record.ended_at = kit.clock.now()
-            raised = call.run.raised
-            record.error = raised[1] if isinstance(raised, tuple) else None
+            self._note_end(attempt, record)
+        self._end_attempt(attempt, ending)
+
+    async def _perform_task(self, attempt: _HandAttempt) -> None:
+        """Run an async job on the loop of the test; nothing is raised, which would end the loop."""
+        call, run, registered = attempt.call, attempt.call.run, attempt.call.registered
+        with self._kit.running(self._node, call) as record:
+            try:
+                args, kwargs = call_arguments(run, registered, call.claim.args, call.claim.kwargs)
+                ending = ending_of_value(await registered.function(*args, **kwargs), registered.types)
+            except BaseException as error:  # noqa: BLE001 - the run's end
+                ending = ending_of_error(error, run)
+            finally:
+                run.release_leftovers()
+            self._note_end(attempt, record)
+        self._end_attempt(attempt, ending)
+
+    def _note_end(self, attempt: _HandAttempt, record: AttemptRecord) -> None:
+        record.ended_at = self._kit.clock.now()
+        raised = attempt.call.run.raised
+        record.error = raised[1] if isinstance(raised, tuple) else None
+
+    def _end_attempt(self, attempt: _HandAttempt, ending: Ending) -> None:
         if self._node.gone:
             return
         if attempt.late:
@@ -98,7 +124,7 @@ class HandExecutor(Executor):
         except Exception as error:  # noqa: BLE001 - the run's end
             return structs.replace(ending_of_error(error, run), hopeless=True)
         function = registered.function
-        if registered.executor == "async" or inspect.iscoroutinefunction(function):
+        if _is_async(registered):
             registered = dataclasses.replace(registered, function=lambda *a, **k: self._run(attempt, function(*a, **k)))
         return call_function(run, registered.function, args, kwargs, registered.types)
 
@@ -115,6 +141,10 @@ class HandExecutor(Executor):
             attempt.cancel = lambda: None
             loop.close()
             asyncio._set_running_loop(outer)  # noqa: SLF001
+
+
+def _is_async(registered: Registered) -> bool:
+    return registered.executor == "async" or inspect.iscoroutinefunction(registered.function)
 
 
 class _VirtualLoop(asyncio.SelectorEventLoop):

@@ -79,5 +79,5 @@ class KitWaits(Waits):
         self._kit.pass_time(seconds)
 
     async def await_(self, seconds: float) -> None:
-        """Do the same: what the runs do, they do on this thread."""
-        self._kit.pass_time(seconds)
+        """Do the same."""
+        await self._kit.apass_time(seconds)

@@ -13,17 +13,16 @@ from unittest.mock import patch
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.node.executors.base import Call
-from cronsensus.run import current_run
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.assertions import Assertions, name_of
 from cronsensus.testing.crashes import Crashes
 from cronsensus.testing.hand_executor import Died
 from cronsensus.testing.hand_node import ByHand, HandNode
+from cronsensus.testing.journeys import Journeys
 from cronsensus.testing.kit_store import KitStore, KitWaits
 from cronsensus.testing.stage import AttemptRecord, KitOptions
 from cronsensus.testing.virtual_time import SECOND, Agenda, VirtualClock
 from cronsensus.timing.clock import SystemClock
-from cronsensus.timing.durations import Duration, parse_duration
 from cronsensus.triggers.zones import instant_in
 
 if TYPE_CHECKING:
@@ -31,21 +30,15 @@ if TYPE_CHECKING:
 
 MOST_RUNS = 5_000
 """Attempts of one job within a minute of virtual time from which the kit takes it for one that enqueues itself."""
-MOST_ASLEEP = 50
-"""Jobs that may sleep below each other on the test's thread."""
-LINGER = SECOND // 10
-"""Microseconds that time goes on at most, after each attempt, until what is due at the end of a journey has ended."""
 RECORDED = 0.001
 """Seconds after which the end of a run is surely recorded, and what waits behind it may begin elsewhere."""
 RESTART = 1.0
 """Seconds after which a process is started in the place of the last one that died."""
 _OF_THE_RUN = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError, Died)
 """What a job may raise without an end of the test."""
-LONGEST_WAIT = 366 * 86400.0
-"""Seconds of virtual time that a coroutine may wait for something that nothing brings."""
 
 
-class Kit(Assertions, Crashes):
+class Kit(Assertions, Crashes, Journeys):
     """A scheduler in memory, at a time that the test moves, with nodes that the test turns; ``with kit(…) as kit:``.
 
     No thread and no connection. Jobs run on the test's thread, in ``travel``, ``run_due`` and ``handle.result()``, and
@@ -78,9 +71,7 @@ class Kit(Assertions, Crashes):
         self.looked_at: set[int] = set()
         """Occurrences that the test has read."""
         self._records: list[AttemptRecord] = []
-        self._under_way: list[tuple[HandNode, Call]] = []
-        self._depth = 0
-        self._fatal: BaseException | None = None
+        self._under_way: dict[int, tuple[HandNode, Call]] = {}
         self._lately: dict[str, list[int]] = {}
         self._open = ExitStack()
 
@@ -90,6 +81,7 @@ class Kit(Assertions, Crashes):
             self._lifecycle = opening.enter_context(swapped)
             opening.enter_context(patch("time.sleep", self._sleep_of(time.sleep)))  # noqa: TID251 - what a job calls
             opening.callback(self._kill_nodes)
+            opening.callback(self._give_loop_back)
             for _ in range(self.options.get("nodes", 1)):
                 self.start_node()
             self._open = opening.pop_all()
@@ -115,6 +107,8 @@ class Kit(Assertions, Crashes):
         killed = self.nodes.pop(node)
         self.dead.add(killed.pid)
         killed.die()
+        if self._borrowed is not None:
+            self._borrowed.cancel_tasks(killed)
         self._wake_nodes(0.0)
         if not self.nodes:
             self.agenda.call_in(RESTART, self._restart, self)
@@ -124,9 +118,9 @@ class Kit(Assertions, Crashes):
 
         A ``finally`` of the job does run, unlike with ``kill -9``.
         """
-        if not self._under_way:
+        node = self._find_caller()
+        if node is None:
             raise AssertionError("die() ends the process of a job: have a job call it, or kill(node) from the test")
-        node, _call = self._under_way[-1]
         if not node.gone:
             self.kill(node.name)
         raise Died
@@ -150,47 +144,7 @@ class Kit(Assertions, Crashes):
             if not node.owns(sender):
                 self.agenda.call_in(0.0001, node.notify, node)
 
-    # --- time ---------------------------------------------------------------------------------------------------------
-
-    @property
-    def now(self) -> datetime:
-        """The time at which the kit stands, in ``tz``."""
-        return self.clock.now().astimezone(self.zone)
-
-    def travel(self, by: Duration | None = None, *, to: datetime | str | None = None) -> list[AttemptRecord]:
-        """Move time, and let happen what is due on the way, in order; return the attempts that began.
-
-        What is due at the end is run to its end, too.
-
-        Args:
-            by: how far: ``"36h"``, a ``timedelta``, or seconds.
-            to: until when: aware, or text, which without an offset is of ``tz``.
-
-        Raises:
-            AssertionError: a job enqueues itself without end; or jobs that slept at once woke too late, because all of
-                them sleep on one thread.
-        """
-        __tracebackhide__ = True
-        if (by is None) == (to is None):
-            raise TypeError('travel("36h"), or travel(to="2027-03-29 00:00")')
-        if self._under_way:
-            raise AssertionError("travel() in a job: the job is called while the test travels; let it sleep")
-        if to is not None:
-            until = self.clock.micros_of(self.read_instant(to))
-        else:
-            until = self.clock.micros + (round(parse_duration(by, what="by").total_seconds() * SECOND) if by else 0)
-        if until < self.clock.micros:
-            raise AssertionError(f"{to} is before {self.now}: time only moves forward")
-        before = len(self._records)
-        self._run_until(until)
-        self._run_rest()
-        self._raise_fatal()
-        return self._records[before:]
-
-    def run_due(self) -> list[AttemptRecord]:
-        """Run what is due now, and what that makes due now; return the attempts that began."""
-        __tracebackhide__ = True
-        return self.travel(0)
+    # --- the ledger ---------------------------------------------------------------------------------------------------
 
     def attempts(self, job: Any = None) -> list[AttemptRecord]:
         """Return the attempts that began so far, of one job or of all, and what each raised."""
@@ -208,29 +162,6 @@ class Kit(Assertions, Crashes):
         """Return what a test means by a time: text without an offset is of the job's zone, or of ``tz``."""
         zone = self.tz if job is None else self.scheduler._operations.zone_of(name_of(job))  # noqa: SLF001
         return instant_in(time, zone, "time").astimezone(UTC)
-
-    def _run_until(self, until: int) -> None:
-        self._depth += 1
-        try:
-            if self._depth > MOST_ASLEEP:
-                self.fail(
-                    f"{MOST_ASLEEP} jobs sleep at once, which is too many for one thread; travel in shorter steps"
-                )
-            while self.agenda.run_next(until):
-                self._raise_fatal()
-        finally:
-            self._depth -= 1
-
-    def _run_rest(self) -> None:
-        begun, until = len(self._records), self.clock.micros + LINGER
-        self._depth += 1
-        try:
-            while self._is_busy() and self.agenda.run_next(until):
-                self._raise_fatal()
-                if len(self._records) > begun:
-                    begun, until = len(self._records), self.clock.micros + LINGER
-        finally:
-            self._depth -= 1
 
     def _is_busy(self) -> bool:
         """Whether anything runs, or is due now and may yet begin."""
@@ -252,14 +183,14 @@ class Kit(Assertions, Crashes):
         )
         self._refuse_endless(run.job)
         self._records.append(record)
-        self._under_way.append((node, call))
+        self._under_way[id(run)] = node, call
         try:
             yield record
             self.kill_after(node, call)
             if len(self.nodes) > 1 and self.store.look().backlog:
                 self._wake_nodes(RECORDED)
         finally:
-            self._under_way.pop()
+            del self._under_way[id(run)]
             error = record.error
             if error is not None and not isinstance(error, _OF_THE_RUN):
                 self._fatal = error  # Ctrl-C, pytest.fail, pytest.skip: they mean the test
@@ -272,69 +203,11 @@ class Kit(Assertions, Crashes):
         if len(lately) > MOST_RUNS:
             self.fail(f"{job!r} has begun {MOST_RUNS} times within a minute, and more wait: does it enqueue itself?")
 
-    def pass_below(self, seconds: float | None) -> None:
-        """Let a job that has nothing to do wait for the next thing that happens, at most so long."""
-        node, call = self._under_way[-1]
-        until = self.clock.micros + round((LONGEST_WAIT if seconds is None else seconds) * SECOND) + 1
-        self._depth += 1
-        try:
-            happened = self.agenda.run_next(until)
-        finally:
-            self._depth -= 1
-        self._raise_fatal()
-        if node.gone:
-            raise Died
-        if seconds is None and not happened:
-            self.fail(f"{call.run.job!r} waits for something that nothing brings")
-
-    def sleep(self, seconds: float) -> None:
-        """Let the job that calls this sleep; what is due meanwhile happens."""
-        node, call = self._under_way[-1]
-        until = self.clock.micros + round(seconds * SECOND)
-        self._run_until(until)
-        if node.gone:
-            raise Died
-        if (late := self.clock.micros - until) > SECOND:
-            self.fail(
-                f"{call.run.job!r} slept for {seconds:g} s and woke {late // SECOND} s too late: another job slept at "
-                "the same time, and both do so on the test's thread; give them other times in this test"
-            )
-
     def _sleep_of(self, real: Any) -> Any:
         def sleep(seconds: float) -> None:
-            if self._under_way and current_run() is self._under_way[-1][1].run:
+            if self._find_caller() is not None:
                 self.sleep(seconds)
             else:
                 real(seconds)
 
         return sleep
-
-    def pass_time(self, seconds: float) -> None:
-        """Let the next thing happen within so many seconds, or else let them pass: a caller waits for a run."""
-        if self._under_way:
-            self.pass_below(seconds)
-            return
-        self._depth += 1
-        try:
-            self.agenda.run_next(self.clock.micros + round(seconds * SECOND))
-        finally:
-            self._depth -= 1
-        self._raise_fatal()
-
-    @property
-    def is_turning(self) -> bool:
-        """Whether something of the agenda is going on, and not the test itself."""
-        return self._depth > 0
-
-    def fail(self, why: str) -> NoReturn:
-        """End the journey, whatever jobs make of the exception, and have the test fail."""
-        self._fatal = AssertionError(why)
-        raise self._fatal
-
-    def _raise_fatal(self) -> None:
-        __tracebackhide__ = True
-        if self._fatal is not None:
-            if self._depth <= 1:
-                fatal, self._fatal = self._fatal, None
-                raise fatal
-            raise self._fatal

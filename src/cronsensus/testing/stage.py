@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cronsensus.node.node import Node
     from cronsensus.scheduler import Scheduler
     from cronsensus.stores.memory import MemoryStore
+    from cronsensus.testing.borrowed_loop import BorrowedLoop
     from cronsensus.testing.virtual_time import Agenda, VirtualClock
 
 
@@ -74,6 +75,8 @@ class Stage(Protocol):
     agenda: Agenda
     dead: set[int]
     looked_at: set[int]
+    task_loop: BorrowedLoop | None
+    gone: bool
 
     @property
     def nodes(self) -> Mapping[str, Node]:
@@ -88,6 +91,9 @@ class Stage(Protocol):
 
     def pass_time(self, seconds: float) -> None:
         """Let the next thing happen within so many seconds, or else let them pass."""
+
+    async def apass_time(self, seconds: float) -> None:
+        """Do the same in an async test."""
 
     def running(self, node: Any, call: Call) -> AbstractContextManager[AttemptRecord]:
         """Note that a job runs, for as long as the block goes on."""

@@ -1,0 +1,247 @@
+"""How a test moves time: what is due on the way happens, in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+from cronsensus.run import current_run
+from cronsensus.testing.borrowed_loop import BorrowedLoop
+from cronsensus.testing.hand_executor import Died
+from cronsensus.testing.virtual_time import SECOND
+from cronsensus.timing.durations import Duration, parse_duration
+
+if TYPE_CHECKING:
+    from cronsensus.node.executors.base import Call
+    from cronsensus.testing.hand_node import HandNode
+    from cronsensus.testing.stage import AttemptRecord, Stage
+    from cronsensus.testing.virtual_time import Agenda, VirtualClock
+
+MOST_ASLEEP = 50
+"""Jobs that may sleep below each other on the test's thread."""
+LINGER = SECOND // 10
+"""Microseconds that time goes on at most, after each attempt, until what is due at the end of a journey has ended."""
+LONGEST_WAIT = 366 * 86400.0
+"""Seconds of virtual time that a coroutine may wait for something that nothing brings."""
+
+
+class Journeys:
+    """The time of a kit.
+
+    Attributes:
+        task_loop: the loop of an async test, while that travels: async jobs are tasks of it.
+    """
+
+    clock: VirtualClock
+    agenda: Agenda
+    task_loop: BorrowedLoop | None = None
+    _borrowed: BorrowedLoop | None = None
+    _depth = 0
+    _fatal: BaseException | None = None
+    _records: list[AttemptRecord]
+    _under_way: dict[int, tuple[HandNode, Call]]
+
+    if TYPE_CHECKING:
+
+        @property
+        def zone(self) -> Any:
+            """The zone of times that belong to no job."""
+
+        def read_instant(self, time: datetime | str, job: Any = None) -> datetime:
+            """Return what a test means by a time."""
+            raise NotImplementedError
+
+        def _is_busy(self) -> bool: ...
+
+    @property
+    def now(self) -> datetime:
+        """The time at which the kit stands, in ``tz``."""
+        return self.clock.now().astimezone(self.zone)
+
+    def travel(self, by: Duration | None = None, *, to: datetime | str | None = None) -> list[AttemptRecord]:
+        """Move time, and let happen what is due on the way, in order; return the attempts that began.
+
+        What is due at the end is run to its end, too.
+
+        Args:
+            by: how far: ``"36h"``, a ``timedelta``, or seconds.
+            to: until when: aware, or text, which without an offset is of ``tz``.
+
+        Raises:
+            AssertionError: a job enqueues itself without end; or jobs that slept at once woke too late, because all of
+                them sleep on one thread.
+        """
+        __tracebackhide__ = True
+        until, before = self._read_destination(by, to), len(self._records)
+        with self._turning():
+            while self._turn_next(until):
+                pass
+            begun, until = len(self._records), self.clock.micros + LINGER
+            while self._is_busy() and self._turn_next(until):
+                if len(self._records) > begun:
+                    begun, until = len(self._records), self.clock.micros + LINGER
+        return self._records[before:]
+
+    async def atravel(self, by: Duration | None = None, *, to: datetime | str | None = None) -> list[AttemptRecord]:
+        """Do what ``travel`` does, with async jobs as tasks of the test's own event loop.
+
+        So they may use what the test has there: locks, a pool of connections. Time stands while one of them waits for
+        a socket or a thread. One that still sleeps at the end goes on in the next ``atravel``. On a loop that is not
+        asyncio's own (uvloop) they run on one of the kit's, as in ``travel``.
+
+        Raises:
+            AssertionError: as ``travel``.
+        """
+        __tracebackhide__ = True
+        until, before = self._read_destination(by, to), len(self._records)
+        loop = self._borrow_loop()
+        if loop is None:
+            return self.travel(by, to=to)
+        with self._turning(loop):
+            while await self._aturn_next(loop, until):
+                pass
+            begun, until = len(self._records), self.clock.micros + LINGER
+            while self._is_busy() and await self._aturn_next(loop, until):
+                if len(self._records) > begun:
+                    begun, until = len(self._records), self.clock.micros + LINGER
+        return self._records[before:]
+
+    def run_due(self) -> list[AttemptRecord]:
+        """Run what is due now, and what that makes due now; return the attempts that began."""
+        __tracebackhide__ = True
+        return self.travel(0)
+
+    async def arun_due(self) -> list[AttemptRecord]:
+        """Do what ``run_due`` does, with async jobs as tasks of the test's own event loop."""
+        __tracebackhide__ = True
+        return await self.atravel(0)
+
+    def _read_destination(self, by: Duration | None, to: datetime | str | None) -> int:
+        """Return when to arrive, in microseconds of the clock."""
+        __tracebackhide__ = True
+        if (by is None) == (to is None):
+            raise TypeError('travel("36h"), or travel(to="2027-03-29 00:00")')
+        if current_run() is not None or self._depth:
+            raise AssertionError("travel() in a job, or twice at once: the job is called by a travel; let it sleep")
+        if to is not None:
+            until = self.clock.micros_of(self.read_instant(to))
+        else:
+            until = self.clock.micros + (round(parse_duration(by, what="by").total_seconds() * SECOND) if by else 0)
+        if until < self.clock.micros:
+            raise AssertionError(f"{to} is before {self.now}: time only moves forward")
+        return until
+
+    # --- what happens next --------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _turning(self, loop: BorrowedLoop | None = None) -> Iterator[None]:
+        """Note that the agenda is turned, and on which loop async jobs begin meanwhile."""
+        self._depth, before, self.task_loop = self._depth + 1, self.task_loop, loop
+        try:
+            if self._depth > MOST_ASLEEP:
+                self.fail(
+                    f"{MOST_ASLEEP} jobs sleep at once, which is too many for one thread; travel in shorter steps"
+                )
+            yield
+        finally:
+            self._depth, self.task_loop = self._depth - 1, before
+
+    def _turn_next(self, until: int) -> bool:
+        __tracebackhide__ = True
+        happened = self.agenda.run_next(until)
+        self._raise_fatal()
+        return happened
+
+    async def _aturn_next(self, loop: BorrowedLoop, until: int) -> bool:
+        __tracebackhide__ = True
+        await loop.settle()
+        self._raise_fatal()
+        return self._turn_next(until)
+
+    def _borrow_loop(self) -> BorrowedLoop | None:
+        running = asyncio.get_running_loop()
+        if self._borrowed is None or self._borrowed.loop is not running:
+            self._give_loop_back()
+            if BorrowedLoop.can_borrow(running):
+                self._borrowed = BorrowedLoop(cast("Stage", self), running)
+        return self._borrowed
+
+    def _give_loop_back(self) -> None:
+        if self._borrowed is not None:
+            self._borrowed.give_back()
+            self._borrowed = None
+
+    def pass_below(self, seconds: float | None) -> None:
+        """Let a job that has nothing to do wait for the next thing that happens, at most so long."""
+        node, call = self._under_way[id(current_run())]
+        until = self.clock.micros + round((LONGEST_WAIT if seconds is None else seconds) * SECOND) + 1
+        with self._turning(self.task_loop):
+            happened = self._turn_next(until)
+        if node.gone:
+            raise Died
+        if seconds is None and not happened:
+            self.fail(f"{call.run.job!r} waits for something that nothing brings")
+
+    def sleep(self, seconds: float) -> None:
+        """Let the job that calls this sleep; what is due meanwhile happens."""
+        node, call = self._under_way[id(current_run())]
+        until = self.clock.micros + round(seconds * SECOND)
+        with self._turning(self.task_loop):
+            while self._turn_next(until):
+                pass
+        if node.gone:
+            raise Died
+        if (late := self.clock.micros - until) > SECOND:
+            self.fail(
+                f"{call.run.job!r} slept for {seconds:g} s and woke {late // SECOND} s too late: another job slept at "
+                "the same time, and both do so on the test's thread; give them other times in this test"
+            )
+
+    def pass_time(self, seconds: float) -> None:
+        """Let the next thing happen within so many seconds, or else let them pass: a caller waits for a run."""
+        if self._find_caller() is not None:
+            self.pass_below(seconds)
+            return
+        with self._turning():
+            self._turn_next(self.clock.micros + round(seconds * SECOND))
+
+    async def apass_time(self, seconds: float) -> None:
+        """Let the next thing happen within so many seconds, or else let them pass: an async caller waits for a run."""
+        running = asyncio.get_running_loop()
+        if current_run() is not None and self._borrowed is not None and running is self._borrowed.loop:
+            await asyncio.sleep(seconds)  # virtual: a job asks
+            return
+        loop = None if current_run() is not None or self._depth else self._borrow_loop()
+        if loop is None:
+            self.pass_time(seconds)
+            return
+        with self._turning(loop):
+            await self._aturn_next(loop, self.clock.micros + round(seconds * SECOND))
+            await loop.settle()
+        self._raise_fatal()
+
+    def _find_caller(self) -> HandNode | None:
+        """Return the node of the job that calls this."""
+        found = self._under_way.get(id(current_run()))
+        return None if found is None else found[0]
+
+    @property
+    def is_turning(self) -> bool:
+        """Whether something of the agenda is going on, and not the test itself."""
+        return self._depth > 0
+
+    def fail(self, why: str) -> NoReturn:
+        """End the journey, whatever jobs make of the exception, and have the test fail."""
+        self._fatal = AssertionError(why)
+        raise self._fatal
+
+    def _raise_fatal(self) -> None:
+        __tracebackhide__ = True
+        if self._fatal is not None:
+            if self._depth <= 1:
+                fatal, self._fatal = self._fatal, None
+                raise fatal
+            raise self._fatal
