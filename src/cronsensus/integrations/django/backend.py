@@ -319,11 +319,7 @@ def _end(result: TaskResult | None, *, value: Any = None, error: BaseException |
     """Tell Django that a task has finished."""
     if result is None:
         return
-    known: dict[str, Any] = {
-        "status": TaskResultStatus.SUCCESSFUL,
-        "finished_at": timezone.now(),
-        "_return_value": value,
-    }
+    known: dict[str, Any] = {"status": TaskResultStatus.SUCCESSFUL, "_return_value": value}
     if error is not None:
         known |= {"status": TaskResultStatus.FAILED, "_return_value": None}
         kind = type(error)
