@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 from cronsensus.testing.virtual_time import Process
 
 if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Coroutine
+
     from cronsensus.node.executors.base import Call
     from cronsensus.node.node import Node
+    from cronsensus.node.run import BaseRun
     from cronsensus.scheduler import Scheduler
     from cronsensus.stores.memory import MemoryStore
-    from cronsensus.testing.borrowed_loop import BorrowedLoop
     from cronsensus.testing.virtual_time import Agenda, VirtualClock
 
 
@@ -66,6 +69,13 @@ class HandTurned(Process, Protocol):
     name: str
 
 
+class TaskLoop(Protocol):
+    """A loop on which async jobs run."""
+
+    def start_task(self, run: BaseRun, node: HandTurned, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Begin a job."""
+
+
 class Stage(Protocol):
     """A kit, as its nodes see it."""
 
@@ -75,7 +85,11 @@ class Stage(Protocol):
     agenda: Agenda
     dead: set[int]
     looked_at: set[int]
-    task_loop: BorrowedLoop | None
+
+    @property
+    def task_loop(self) -> TaskLoop | None:
+        """Return the loop of an async test that travels just now."""
+
     gone: bool
 
     @property
