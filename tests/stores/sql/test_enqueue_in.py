@@ -221,10 +221,12 @@ def test_a_run_is_enqueued_within_djangos_atomic(kind: str, file: Path, request:
     url = f"sqlite:///{file}" if kind == "sqlite" else request.getfixturevalue(f"{kind}_url")
     read = make_url(url)
     engines = {"sqlite": "sqlite3", "postgres": "postgresql", "mysql": "mysql"}
-    database = {
+    database: dict[str, Any] = {
         "ENGINE": f"django.db.backends.{engines[kind]}", "NAME": read.database, "HOST": read.host or "",
         "PORT": read.port or "", "USER": read.username or "", "PASSWORD": read.password or "",
     }  # fmt: skip
+    if kind == "sqlite":  # a transaction that begins by reading cannot write once another has written
+        database["OPTIONS"] = {"transaction_mode": "IMMEDIATE"}
     script = DJANGO
     if kind == "mysql":
         script = "import pymysql; pymysql.version_info = (2, 2, 1, 'final', 0); pymysql.install_as_MySQLdb()" + DJANGO
