@@ -10,7 +10,6 @@ import pytest
 from cronsensus.integrations.rabbitmq import Message, consumer
 from cronsensus.model.states import State
 from tests.integrations.rabbitmq_queue import PATIENCE, Ledger, Queue, running, wait_for
-from tests.scratch import scratch_folder
 from tests.servers.programs import ServiceMissing
 from tests.servers.rabbitmq import RabbitmqServer
 
@@ -32,18 +31,9 @@ def broker() -> Iterator[RabbitmqServer]:
 
 
 @pytest.fixture
-def queue(broker: RabbitmqServer) -> Iterator[Queue]:
-    queue = Queue(broker.url)
-    yield queue
-    queue.close()
-
-
-@pytest.fixture
-def ledger(queue: Queue) -> Iterator[Ledger]:
-    with scratch_folder() as folder:
-        ledger = Ledger(folder, queue)
-        yield ledger
-        ledger.other._opened.close()
+def rabbitmq_url(broker: RabbitmqServer) -> str:
+    """Return the broker of these tests, for the queue and the ledger that all tests of consumers have."""
+    return broker.url
 
 
 def test_in_a_memory_alarm_what_succeeds_is_acknowledged_and_dead_letters_wait(

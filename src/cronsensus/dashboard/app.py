@@ -186,7 +186,7 @@ class _Pages:
             shorten=shorten, json=dumps_masked, stamp=_stamp, exact=_exact, strip=strip_svg,
             linked=_linked, item_key=shown_key, segments=draw_segments,
             graph_svg=graph_svg, day_cells=day_cells, rule_words=rule_words, night_link=night_link,
-            **{name: _say(name) for name in _SAID},
+            **{name: _make_filter(name) for name in _SAID},
         )  # fmt: skip
 
     @property
@@ -543,14 +543,14 @@ def _switched(request: Request, name: str, value: str) -> str:
     return f"?{urlencode([*others, (name, value)])}"
 
 
-def _say(name: str) -> Any:
+def _make_filter(name: str) -> Any:
     """Return the filter that says a value in the language and zone of its page."""
 
     @jinja2.pass_context
-    def said(context: jinja2.runtime.Context, *values: Any) -> str:
+    def render_value(context: jinja2.runtime.Context, *values: Any) -> str:
         return str(getattr(context["t"], name)(*values))
 
-    return said
+    return render_value
 
 
 def _given(request: Request) -> dict[str, str]:

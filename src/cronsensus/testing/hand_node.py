@@ -76,7 +76,7 @@ class HandNode(Node):
         self._waking = Crank(agenda, self, self._wake_parked)
         self.round.waking.on_told = self._waking.wake
 
-    def begin(self) -> None:
+    def start_turning(self) -> None:
         """Start."""
         self.open_session()
         self._turning.wake()
@@ -96,7 +96,7 @@ class HandNode(Node):
         if not self.gone:
             self._on_notification()
 
-    def look(self) -> None:
+    def look_at_store(self) -> None:
         """Have it look at the store now."""
         if not self.gone:
             self.wake()

@@ -96,7 +96,7 @@ class Kit(Assertions, Crashes, Journeys):
         """Start one more node; return its name."""
         node = HandNode(self, self._lifecycle, len(self.dead) + len(self.nodes) + 1)
         self.nodes[node.name] = node
-        node.begin()
+        node.start_turning()
         return node.name
 
     def kill(self, node: str) -> None:
@@ -127,7 +127,7 @@ class Kit(Assertions, Crashes, Journeys):
 
     def _wake_nodes(self, after: float) -> None:
         for node in self.nodes.values():
-            self.agenda.call_in(after, node.look, node)
+            self.agenda.call_in(after, node.look_at_store, node)
 
     def _restart(self) -> None:
         if not self.nodes:

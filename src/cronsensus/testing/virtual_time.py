@@ -118,9 +118,9 @@ class Crank:
     def _plan(self, micros: int) -> None:
         self._planned += 1
         number = self._planned
-        self._agenda.call_at(self._agenda.clock.micros + micros, lambda: self._begin(number), self._process)
+        self._agenda.call_at(self._agenda.clock.micros + micros, lambda: self._run_call(number), self._process)
 
-    def _begin(self, number: int) -> None:
+    def _run_call(self, number: int) -> None:
         if number != self._planned or self._turning:
             return
         self._turning, self._woken = True, False

@@ -261,7 +261,7 @@ def _runner_of(task: Task) -> Callable[..., Any]:
     """Return the function of a task's job: it sends Django's signals, and gives the context where it is wanted."""
     function = task.func
 
-    def begin(args: Any, kwargs: Any) -> TaskResult | None:
+    def send_started(args: Any, kwargs: Any) -> TaskResult | None:
         run = current_run()
         if run is None:
             return None
@@ -275,26 +275,26 @@ def _runner_of(task: Task) -> Callable[..., Any]:
     if inspect.iscoroutinefunction(function):
 
         async def run_async(*args: Any, **kwargs: Any) -> Any:
-            result = await sync_to_async(begin)(args, kwargs)
+            result = await sync_to_async(send_started)(args, kwargs)
             try:
                 value = normalize_json(await function(*with_context(result, args), **kwargs))
             except BaseException as error:
-                await sync_to_async(_end)(result, error=error)
+                await sync_to_async(_send_finished)(result, error=error)
                 raise
-            await sync_to_async(_end)(result, value=value)
+            await sync_to_async(_send_finished)(result, value=value)
             return value
 
         made: Callable[..., Any] = run_async
     else:
 
         def run_task(*args: Any, **kwargs: Any) -> Any:
-            result = begin(args, kwargs)
+            result = send_started(args, kwargs)
             try:
                 value = normalize_json(function(*with_context(result, args), **kwargs))
             except BaseException as error:
-                _end(result, error=error)
+                _send_finished(result, error=error)
                 raise
-            _end(result, value=value)
+            _send_finished(result, value=value)
             return value
 
         made = run_task
@@ -315,7 +315,7 @@ def _result_of_run(task: Task, run: BaseRun, args: Any, kwargs: Any) -> TaskResu
     )  # fmt: skip
 
 
-def _end(result: TaskResult | None, *, value: Any = None, error: BaseException | None = None) -> None:
+def _send_finished(result: TaskResult | None, *, value: Any = None, error: BaseException | None = None) -> None:
     """Tell Django that a task has finished."""
     if result is None:
         return

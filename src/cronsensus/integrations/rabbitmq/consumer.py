@@ -128,7 +128,7 @@ def consumer(
         declare=declare,
         transaction=transaction,
     )
-    if options.dead_letter in {queue, options.held}:
+    if options.dead_letter in {queue, options.held_queue}:
         raise InvalidOption(f"dead_letter={dead_letter!r} is a queue of the consumer's own: name another one")
 
     def decorate(function: Callable[P, R]) -> Consumer[P, R]:

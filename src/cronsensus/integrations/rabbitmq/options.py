@@ -38,7 +38,7 @@ class Options:
     transaction: bool = False
 
     @property
-    def held(self) -> str:
+    def held_queue(self) -> str:
         """The name of the delay queue."""
         return f"{self.queue}.held"
 

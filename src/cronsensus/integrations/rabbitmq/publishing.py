@@ -117,7 +117,7 @@ class Publisher:
             until: it is not to run before, in milliseconds of Unix time: it may come back earlier.
         """
         headers = {} if until is None else {NOT_BEFORE: until}
-        self._background.submit(lambda: then(self._publish(self._options.held, message, headers)))
+        self._background.submit(lambda: then(self._publish(self._options.held_queue, message, headers)))
 
     def close(self) -> None:
         """Close the connection once what is to be published is."""
@@ -132,7 +132,7 @@ class Publisher:
                 self._channel = self._connection.channel()
                 self._channel.confirm_delivery()
                 self._close_when_idle()
-            properties = _properties_of_copy(message, headers, expires=queue == self._options.held)
+            properties = _properties_of_copy(message, headers, expires=queue == self._options.held_queue)
             self._channel.basic_publish("", queue, message.body, properties, mandatory=True)
         except (AMQPError, OSError, ConfigurationError) as error:
             _log.warning("a message could not be put into %r yet, and stays where it is: %r", queue, error)

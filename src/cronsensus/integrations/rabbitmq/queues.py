@@ -30,7 +30,7 @@ def declare_queues(connection: Any, options: Options) -> None:
     if options.type == "quorum":
         # A message leaves the delay queue only when the other one has it.
         back |= {"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"}
-    _declare(connection, options, options.held, kind | back)
+    _declare(connection, options, options.held_queue, kind | back)
 
 
 def _declare(connection: Any, options: Options, queue: str, arguments: dict[str, Any] | None) -> None:

@@ -45,7 +45,9 @@ class TryAgain(StoreBusy):
 
 
 def cause_of(error: Exception) -> Exception:
-    """Return the driver's own error, where SQLAlchemy has put one around it."""
+    """Return the driver's own error, where SQLAlchemy or Django has put one around it."""
+    if type(error).__module__ == "django.db.utils" and isinstance(error.__cause__, Exception):
+        return error.__cause__
     return getattr(error, "orig", None) or error
 
 
