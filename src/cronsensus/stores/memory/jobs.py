@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from cronsensus.model.definition_change import BY_CODE, Changes, changes_between, definition_entries
 from cronsensus.model.job import Era, JobSpec, Stretch
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.rewind import REWIND, Rewind
@@ -34,6 +35,7 @@ class JobVerbs(Handle):
         digests = {spec.name: spec.digest for spec in specs}
         did: dict[str, list[str]] = {field.name: [] for field in dataclasses.fields(DefineResult)}
         old = self._is_superseded(release)
+        changes: dict[str, Changes] = {}
         for spec in specs:
             job = self._space.jobs.get(spec.name)
             if job is not None and job.digest == digests[spec.name] and job.retired_at is None:
@@ -46,6 +48,7 @@ class JobVerbs(Handle):
                 self._define_job(spec, digests[spec.name], payloads[spec.name])
                 did["created"].append(spec.name)
             else:
+                changes[spec.name] = changes_between(job.spec, spec)
                 self._redefine_job(job, spec, digests[spec.name], payloads[spec.name])
                 did["changed"].append(spec.name)
         if complete:
@@ -60,10 +63,8 @@ class JobVerbs(Handle):
                 for job in gone:
                     self._retire_job(job, retire_after)
                     did["retired"].append(job.spec.name)
-        if by:
-            for act in ("created", "changed", "retired"):
-                for name in did[act]:
-                    self._space.record_in_trail(self._now(), by, "define", name, "", did=act, release=release)
+        for name, details in definition_entries(did, changes, specs, by=by, release=release):
+            self._space.record_in_trail(self._now(), by or BY_CODE, "define", name, "", **details)
         return DefineResult(**{act: tuple(names) for act, names in did.items()})
 
     def _is_superseded(self, release: str) -> bool:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 from cronsensus.errors import StoreBusy, StoreCorrupt
+from cronsensus.model.definition_change import BY_CODE, changes_between, definition_entries
 from cronsensus.model.job import Era, JobSpec
 from cronsensus.model.rewind import Rewind
 from cronsensus.payload.codec import clean, dumps, write_payload
@@ -24,6 +25,7 @@ from cronsensus.stores.redis.redis_codec import (
     era_row,
     holding_eras,
     read_eras,
+    read_spec,
     to_length,
     to_micros_text,
     write_json,
@@ -42,6 +44,7 @@ MOST_JOBS_READ = 1000
 MOST_TRIES = 50
 _MICROSECOND = timedelta(microseconds=1)
 _LONG_AGO = timedelta(days=366 * 200)
+_NO_DIGESTS: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,8 @@ class StoredJob:
     stored_watermark: Any
     """The watermark as it stands there, which may be no number; the write compares it."""
     next_due: str | None
+    spec: JobSpec | None
+    """What stands there, where it was asked for and can be read."""
 
     @property
     def next_revision(self) -> int:
@@ -148,7 +153,8 @@ class DefiningVerbs(Handle):
         for _ in range(MOST_TRIES):
             # A look at all names of a large release would take longer than a write may come after it.
             few = complete is not None and len(complete) <= MOST_JOBS_WRITTEN
-            look = self._look_at(release, complete if complete and few else [one.spec.name for one in declared])
+            digests = {one.spec.name: one.digest for one in declared}
+            look = self._look_at(release, complete if complete and few else list(digests), digests)
             if look is None:
                 continue
             gone = [] if complete is None else self._list_gone(look, complete, release, all_seen=few)
@@ -162,12 +168,9 @@ class DefiningVerbs(Handle):
             did["moved"] = list(moves)
             if not (did["created"] or did["changed"] or did["retired"] or moves) and look.release_known:
                 return did
-            entries = [
-                [clean(by), "define", name, "", dumps({"did": act, "release": release})]
-                for act in ("created", "changed", "retired")
-                for name in did[act]
-                if by
-            ]
+            changes = {name: changes_between(look.stored[name].spec, by_name[name].spec) for name in did["changed"]}
+            told = definition_entries(did, changes, [one.spec for one in declared], by=by, release=release)
+            entries = [[clean(by or BY_CODE), "define", name, "", dumps(details)] for name, details in told]
             try:
                 self._write_definitions(
                     at=look.at,
@@ -247,13 +250,16 @@ class DefiningVerbs(Handle):
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
-    def _look_at(self, release: str, names: Sequence[str]) -> Look | None:
-        """Look at what stands under some names; ``None`` if definitions changed while looking."""
+    def _look_at(self, release: str, names: Sequence[str], digests: Mapping[str, str] = _NO_DIGESTS) -> Look | None:
+        """Look at what stands under some names; ``None`` if definitions changed while looking.
+
+        Definitions themselves are read where another one stands than that of ``digests``.
+        """
         look: Look | None = None
         for start in range(0, max(len(names), 1), MOST_JOBS_READ):
             some = names[start : start + MOST_JOBS_READ]
             now, generation, release_known, lives, rows, code_job_count = self._read_script(
-                "look_at_definitions", release, some
+                "look_at_definitions", release, some, [digests.get(name, False) for name in some]
             )
             if look is None:
                 newer_release_lives, other_release_lives = lives
@@ -319,7 +325,7 @@ def _check_specs(specs: Sequence[JobSpec]) -> dict[str, Declared]:
 
 
 def _stored_job(name: str, row: Sequence[Any], now: datetime) -> StoredJob:
-    number, digest, revision, watermark, eras, last_since, retired_at, source, waiting_until, next_due = row
+    number, digest, revision, watermark, eras, last_since, retired_at, source, waiting_until, next_due, spec = row
     # Defining a job again also repairs a definition that was edited by hand.
     at = from_micros(int(watermark)) if _is_instant(watermark) else now
     since = from_micros(int(last_since)) if _is_instant(last_since) else at
@@ -329,8 +335,15 @@ def _stored_job(name: str, row: Sequence[Any], now: datetime) -> StoredJob:
         needed_eras = ()
     return StoredJob(
         name, number, digest, revision, at, needed_eras, since, retired_at is not False, source,
-        waiting_until is not False, watermark, next_due if _is_instant(next_due) else None,
+        waiting_until is not False, watermark, next_due if _is_instant(next_due) else None, _readable_spec(spec),
     )  # fmt: skip
+
+
+def _readable_spec(text: str | Literal[False]) -> JobSpec | None:
+    try:
+        return None if text is False else read_spec(text)
+    except StoreCorrupt:
+        return None
 
 
 def _is_instant(text: Any) -> bool:

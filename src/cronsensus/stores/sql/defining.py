@@ -10,12 +10,13 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, NamedTuple
 
+from cronsensus.model.definition_change import BY_CODE, Changes, changes_between, definition_entries
 from cronsensus.model.job import Era, JobSpec
 from cronsensus.payload.codec import write_payload
 from cronsensus.planning import next_due_by_zone, next_nominal
 from cronsensus.stores.sql.definitions import MOST_REMEMBERED_JOBS, read_spec
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.job_rows import definition_of, last_eras, readable_eras
+from cronsensus.stores.sql.job_rows import definition_of, last_eras, readable_eras, readable_specs
 from cronsensus.stores.sql.occurrence_rows import micros
 from cronsensus.stores.sql.retiring import retire_all
 from cronsensus.stores.sql.sending import Pending
@@ -171,7 +172,7 @@ def write_definitions(tx: Transaction, declared: Declared) -> DefineResult:
         if name not in declared.prepared:  # it changed between the look and the lock
             declared.prepared[name] = _prepare_definition(declared.specs[name], from_micros(tx.now))
     _create_jobs(tx, declared, did["created"])
-    _redefine_jobs(tx, declared, [stored[name] for name in did["changed"]])
+    changes = _redefine_jobs(tx, declared, [stored[name] for name in did["changed"]])
     did["moved"] = [name for name in did["unchanged"] if _still_moves(declared.moves.get(name), stored[name])]
     tx.send_rows("move_jobs", [declared.moves[name] for name in did["moved"]], one_each=True)
     if declared.complete:
@@ -180,15 +181,8 @@ def write_definitions(tx: Transaction, declared: Declared) -> DefineResult:
         else:
             retire_all(tx, gone, declared.retire_after)
             did["retired"] = [row.name for row in gone]
-    if declared.by:
-        record_all(
-            tx,
-            [
-                entry(tx, declared.by, "define", name, "", did=act, release=declared.release)
-                for act in ("created", "changed", "retired")
-                for name in did[act]
-            ],
-        )
+    told = definition_entries(did, changes, declared.specs.values(), by=declared.by, release=declared.release)
+    record_all(tx, [entry(tx, declared.by or BY_CODE, "define", name, "", **details) for name, details in told])
     return DefineResult(**{act: tuple(names) for act, names in did.items()})
 
 
@@ -258,17 +252,18 @@ def _first_times(declared: Declared, name: str, now: datetime) -> tuple[datetime
     return last - _MICROSECOND, last
 
 
-def _redefine_jobs(tx: Transaction, declared: Declared, rows: Sequence[AnyRow]) -> None:
-    """Write new revisions; each begins an era now."""
+def _redefine_jobs(tx: Transaction, declared: Declared, rows: Sequence[AnyRow]) -> dict[str, Changes]:
+    """Write new revisions, each of which begins an era now; return what each changes."""
     rows = tx.unreadable.keep_readable(
         rows, _with_revision, lambda row: f"job {row.name!r} cannot be defined anew, and"
     )
     if not rows:
-        return
+        return {}
     asked = tx.send_in("beginnings", "ids", [row.id for row in rows])
     known = readable_eras(tx, rows)
+    specs = readable_specs(tx, rows)
     began = last_eras(asked)
-    changes: list[tuple[Any, ...]] = []
+    rewritten: list[tuple[Any, ...]] = []
     new_eras: list[tuple[Any, ...]] = []
     serial: dict[int, list[int]] = {0: [], 1: []}
     for row in rows:
@@ -283,18 +278,19 @@ def _redefine_jobs(tx: Transaction, declared: Declared, rows: Sequence[AnyRow]) 
         next_due = micros(next_nominal(all_eras, from_micros(watermark)))
         waking = None if row.paused_at is not None else next_due
         when = (revision, since, watermark, next_due, waking)
-        changes.append((*_columns_of(declared, row.name), *when, row.id, row.revision))
+        rewritten.append((*_columns_of(declared, row.name), *when, row.id, row.revision))
         prepared = declared.prepared[row.name]
         new_eras.append((row.id, since, revision, prepared.trigger, prepared.after))
         if (row.overlap == "allow") != (spec.policies.overlap == "allow"):
             serial[int(spec.policies.overlap != "allow")].append(row.id)
-    tx.send_rows("redefine_jobs", changes, one_each=True)
+    tx.send_rows("redefine_jobs", rewritten, one_each=True)
     tx.send_rows("insert_further_eras", new_eras)
     for ruled, ids in serial.items():
         found = tx.send_in("active_of_jobs", "ids", ids, space=tx.namespace, ruled=ruled)
         active = sorted(row.id for one in found for row in one.rows)
         tx.send_in("lock_runs", "ids", active, space=tx.namespace)
         tx.send_in("rule_by_overlap", "ids", active, ruled=ruled)
+    return {row.name: changes_between(specs.get(row.id), declared.specs[row.name]) for row in rows}
 
 
 def _with_revision(row: AnyRow) -> AnyRow:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 
-from cronsensus.errors import UnknownJob
+from cronsensus.errors import StoreCorrupt, UnknownJob
 from cronsensus.model.gate import After
 from cronsensus.model.job import Era, JobSpec
 from cronsensus.payload.codec import loads
@@ -65,6 +66,15 @@ def specs_of(tx: Transaction, rows: Mapping[int, AnyRow]) -> dict[int, JobSpec]:
         spec = read_spec(row.spec)
         tx.definitions.specs.put(row.id, definition_of(row), spec)
         found[row.id] = spec
+    return found
+
+
+def readable_specs(tx: Transaction, rows: Sequence[AnyRow]) -> dict[int, JobSpec]:
+    """Return ``specs_of``, for verbs that write new ones; what cannot be read is not among them."""
+    found: dict[int, JobSpec] = {}
+    for row in [row for one in tx.send_in("specs", "ids", [row.id for row in rows]) for row in one.rows]:
+        with contextlib.suppress(StoreCorrupt):
+            found[row.id] = read_spec(row.spec)
     return found
 
 

@@ -1,7 +1,8 @@
 -- What stands under some names, for Python to compare and to plan on: Lua knows no triggers. The counts of definitions
 -- and of living jobs of code tell whether pieces of one look belong together, and whether there are more than declared.
 -- needs: releases
-local release, names = unpack(args, 1, 2)
+-- The definition itself is answered where its digest is another one than what is given with the name.
+local release, names, digests = unpack(args, 1, 3)
 local rows = {}
 for index, name in ipairs(names) do
   local job = call('HGET', SPACE .. 'names', name)
@@ -11,7 +12,9 @@ for index, name in ipairs(names) do
       'next_due'
     )
     fields[2], fields[3] = plain(fields[2]), plain(fields[3])
-    rows[index] = { job, unpack(fields) }
+    local differs = digests[index] and digests[index] ~= fields[1]
+    fields[10] = differs and call('HGET', job_key(job), 'spec') or false
+    rows[index] = { job, unpack(fields, 1, 10) }
   else
     rows[index] = false
   end

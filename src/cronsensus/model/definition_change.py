@@ -1,0 +1,58 @@
+"""What differs between two definitions of a job, as the trail keeps it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from cronsensus.model.job import STORED_DEFAULTS, JobSpec
+
+BY_CODE = "code"
+"""Who changed a job, in the trail, where a release did and no operator."""
+_LONGEST_VALUE = 300
+"""Characters of a value, as JSON; a longer one stands as ``None`` on both sides: that it changed is told."""
+_NOT_COMPARED = {"name", "source", "policies"}
+
+Changes = dict[str, list[Any]]
+"""By the option's name its value before and after, as ``JobSpec.to_json`` writes them: durations in microseconds."""
+
+
+def changes_between(before: JobSpec | None, after: JobSpec) -> Changes:
+    """Return which options two definitions have otherwise; nothing where the earlier one could not be read."""
+    if before is None:
+        return {}
+    old, new = _options(before), _options(after)
+    changed = {name: [old.get(name), new.get(name)] for name in {**old, **new} if old.get(name) != new.get(name)}
+    return {name: pair if _is_short(pair) else [None, None] for name, pair in changed.items()}
+
+
+def _options(spec: JobSpec) -> dict[str, Any]:
+    data = spec.to_json()
+    options = {name: value for name, value in data.items() if name not in _NOT_COMPARED}
+    return {**options, **STORED_DEFAULTS, **data["policies"]}
+
+
+def _is_short(pair: list[Any]) -> bool:
+    return all(len(json.dumps(value)) <= _LONGEST_VALUE for value in pair)
+
+
+def definition_entries(
+    did: Mapping[str, Sequence[str]],
+    changes: Mapping[str, Changes],
+    specs: Iterable[JobSpec],
+    *,
+    by: str,
+    release: str,
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what the trail says of a ``define_jobs``: a job's name, and the details.
+
+    All that an operator does; of what a release declares the changes only, or each first start would write an entry a
+    job. What a program adds at run time without a name is left out: some do so every minute.
+    """
+    in_code = {spec.name for spec in specs if spec.source == "code"}
+    for act in ("created", "changed", "retired"):
+        for name in did[act]:
+            if by or act == "retired" or (act == "changed" and name in in_code):
+                more = {"changes": changes[name]} if changes.get(name) else {}
+                yield name, {"did": act, "release": release, **more}
