@@ -26,6 +26,7 @@ from cronsensus.integrations.rabbitmq.messages import MessageKey
 from cronsensus.metrics import metrics_wsgi
 from cronsensus.model.acquiring import AskNamed
 from cronsensus.model.ends import Final
+from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.outside import Won
 from tests.integrations.rabbitmq_queue import PATIENCE, Ledger, Queue, running, wait_for
@@ -393,6 +394,9 @@ def test_an_idle_consumer_is_listed_and_a_node_alerts_and_measures_what_failed_f
         [idle] = wait_for(lambda: ledger.other._opened.shared().sessions(), "a session, although nothing has come")
         assert (idle.pid, idle.is_node, idle.holds) == (os.getpid(), False, 0)
         with node:
+            watches = OccurrenceFilter(job="cronsensus:alert:ops")
+            # What happens before an alert has begun to look is not told.
+            wait_for(lambda: [one for one in node.store.occurrences(watches, limit=1) if one.note], "its first look")
             queue.send("m1")
             wait_for(lambda: alerted, "an alert")
             started: list[str] = []
