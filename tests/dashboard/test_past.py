@@ -1,14 +1,17 @@
 """The pictures of one job: its calendar, its durations, and what was changed."""
 
+import re
 from datetime import UTC, timedelta
 from zoneinfo import ZoneInfo
 
 from cronsensus.dashboard import dashboard
 from cronsensus.dashboard.past import DAYS, HOURS, READ, draw_calendar, plot_durations
 from cronsensus.model.glance import Glance, Past
+from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import State
+from cronsensus.triggers import cron
 from tests.dashboard.browser import Browser
 from tests.hand_cluster import START, HandCluster
 
@@ -88,8 +91,9 @@ def test_a_job_shows_its_pictures_and_what_was_changed_by_whom() -> None:
     cluster.every("tick", "2m")
     cluster.store.pause("tick", by="ann", why="<b>bank holiday</b>")
     text = Browser(dashboard(cluster.store)).get("/job?name=tick").text
-    assert text.count('class="c c-ok"') == 1
-    assert text.count('class="c c-') == DAYS
+    calendar, _, legend = text[text.index('<div class="body calendar') :].partition("</svg>")
+    assert calendar.count('class="c c-ok"') == 1
+    assert calendar.count('class="c c-') == DAYS
     assert "How long it took" in text
     assert "p95 4s" in text
     assert "<b>pause</b>" in text
@@ -97,3 +101,22 @@ def test_a_job_shows_its_pictures_and_what_was_changed_by_whom() -> None:
     assert "&lt;b&gt;bank holiday" in text
     assert text.index("<b>every 2 minutes</b>") < text.index("<b>every minute</b>")
     assert "90 天" in Browser(dashboard(cluster.store)).get("/job?name=tick&lang=zh").text
+
+
+def test_a_job_shows_its_policies_and_what_a_release_changed_of_them() -> None:
+    cluster = HandCluster()
+    for release, retries, token in (("1", 0, "old"), ("2", 3, "new")):
+        spec = JobSpec(
+            name="bill",
+            function="bill",
+            trigger=cron("0 3 * * *", tz="Europe/Berlin"),
+            kwargs={"token": token},
+            policies=Policies(retries=retries, timeout=timedelta(minutes=10 * (1 + retries))),
+        )
+        cluster.store.define_jobs([spec], release=release, by="web-1")
+    page = Browser(dashboard(cluster.store)).get("/job?name=bill").text
+    text = " ".join(re.sub(r"<[^>]*>", " ", page).split())
+    assert "overlap skip catch_up latest on_crash retry retries 3 timeout 40m" in text
+    assert "retries 0 → 3, timeout 10m → 40m" in text
+    assert "release 2, by web-1" in text
+    assert "old" not in text.partition("Changes")[2].partition("Runs")[0]

@@ -23,6 +23,7 @@ from cronsensus.cli.zones import JobZones, default_zone
 from cronsensus.errors import InvalidTransition
 from cronsensus.insight.as_data import job_data, made_data, occurrence_data, trail_data
 from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.definition_words import act_reason
 from cronsensus.insight.live_nodes import describe_missing_node, live_nodes
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.next_times import next_times
@@ -223,10 +224,10 @@ def show(job: str) -> None:
         )
     if acts:
         output.line()
-        output.heading("Operators")
+        output.heading("Changes")
         output.table(
             ["when", "who", "did", "why"],
-            [[relative_time(act.at, now), act.by, act.action, act.why] for act in acts],
+            [[relative_time(act.at, now), act.by, act.action, act_reason(act)] for act in acts],
             prose=("why",),
         )
 

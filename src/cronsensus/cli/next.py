@@ -107,7 +107,9 @@ def _job(name: str) -> Target:
 
 def times_data(times: Sequence[NextTime]) -> list[dict[str, Any]]:
     """Return next times as data for JSON."""
-    return [{"utc": one.utc, "local": one.local.isoformat(), "note": one.note or None} for one in times]
+    return [
+        {"utc": one.utc, "local": one.local.isoformat(), "note": str(one.note) if one.note else None} for one in times
+    ]
 
 
 def print_times(output: Output, times: Sequence[NextTime], zone: tzinfo, now: datetime) -> None:
@@ -119,7 +121,7 @@ def print_times(output: Output, times: Sequence[NextTime], zone: tzinfo, now: da
                 "" if zone is UTC else exact_time(one.utc, zone),
                 exact_time(one.utc),
                 relative_time(one.utc, now),
-                one.note,
+                str(one.note or ""),
             ]
             for one in times
         ],

@@ -9,6 +9,7 @@ from cronsensus.cli.group import Command
 from cronsensus.cli.options import add_limit_option
 from cronsensus.cli.output import Cell, Output, print_message
 from cronsensus.insight.as_data import trail_data
+from cronsensus.insight.definition_words import act_reason
 from cronsensus.insight.time_words import relative_time, shorten
 
 _SESSIONS = 1000
@@ -44,7 +45,7 @@ def trail(target: str | None, after: int | None, limit: int) -> None:
                 Cell(act.action, "bold"),
                 nodes.get(act.target, act.target),
                 str(act.details.get("occurrence", "")),
-                shorten(act.why, 120),
+                shorten(act_reason(act), 200),
             ]
             for act in found
         ],

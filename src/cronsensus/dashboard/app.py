@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
@@ -54,6 +54,7 @@ from cronsensus.errors import (
 )
 from cronsensus.insight.batches import batch_view
 from cronsensus.insight.clock_changes import zone_of
+from cronsensus.insight.definition_words import list_changes, list_policies
 from cronsensus.insight.failures import MOST, group_failures, open_failures
 from cronsensus.insight.graph import graph_of
 from cronsensus.insight.ledger import ledger_page
@@ -62,10 +63,13 @@ from cronsensus.insight.next_times import next_times
 from cronsensus.insight.run_list import RunSearch, list_runs
 from cronsensus.insight.run_report import LogEntry, run_report
 from cronsensus.insight.sentences import Sentence
+from cronsensus.insight.summaries import why_ended
 from cronsensus.insight.time_words import read_time, shorten
 from cronsensus.insight.why import explain_time
 from cronsensus.model.batch import shown_key
 from cronsensus.model.glance import Past
+from cronsensus.model.job import Era
+from cronsensus.model.ledger import TrailEntry
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import Origin, State
 from cronsensus.payload.codec import dumps_masked, loads
@@ -91,7 +95,7 @@ except ImportError as error:
     ) from error
 
 _HERE = Path(__file__).parent
-_RUNS = 30
+_RUNS = 12
 _LOG = 200
 _MOST_LOCKS = 200
 _TRAIL = 50
@@ -102,7 +106,22 @@ _SHOWS = re.compile(r"\bcronsensus runs show ([0-9]{1,18})\b")
 _NO_PAGE = "There is no such page"
 _YEAR = 365 * 24 * 3600
 _NO_TAG = 'data-seen=""'
-_SAID = ("clock", "minute", "precise", "short", "hour", "day", "coarse", "took", "what_for", "why_ended", "reason")
+_SAID = (
+    "clock",
+    "minute",
+    "precise",
+    "short",
+    "hour",
+    "day",
+    "coarse",
+    "took",
+    "what_for",
+    "why_ended",
+    "reason",
+    "value",
+    "tick",
+    "weekday",
+)
 STATES_OF_ITEMS = frozenset({"pending", "running", "succeeded", "failed", "cancelled", "skipped"})
 
 
@@ -184,7 +203,7 @@ class _Pages:
         )
         self._templates.filters.update(
             shorten=shorten, json=dumps_masked, stamp=_stamp, exact=_exact, strip=strip_svg,
-            linked=_linked, item_key=shown_key, segments=draw_segments,
+            linked=_linked, list_changes=list_changes, item_key=shown_key, segments=draw_segments,
             graph_svg=graph_svg, day_cells=day_cells, rule_words=rule_words, night_link=night_link,
             **{name: _make_filter(name) for name in _SAID},
         )  # fmt: skip
@@ -231,12 +250,15 @@ class _Pages:
         zone = zone_of(trigger)
         whole = graph_of(rules_of(every_edge(store)))
         behind = [one for one, rules in whole.rules.items() if any(rule.job == name for rule in rules)]
+        times = next_times(trigger, now, 10, zone) if fires and trigger is not None else []
+        acts = store.trail(target=name, limit=_CHANGES)
         return self._page(
             request, "job.html", now, before=whole.rules.get(name, ()), behind=behind, view=view, row=row, zone=zone,
             calendar=draw_calendar(past, now, _zone(request, zone).zone), plot=plot_durations(past, row.p50, row.p95),
-            eras=store.history(name).eras[::-1][:_CHANGES], trail=store.trail(target=name, limit=_CHANGES),
-            times=next_times(trigger, now, 10, zone) if fires and trigger is not None else [],
-            runs=runs[:_RUNS], earlier=runs[_RUNS - 1].id if len(runs) > _RUNS else None,
+            eras=_other_eras(store.history(name).eras, acts), trail=acts, policies=list_policies(view.spec),
+            times=times,
+            runs=runs[:_RUNS], reasons=any(why_ended(one) for one in runs[:_RUNS]),
+            earlier=runs[_RUNS - 1].id if len(runs) > _RUNS else None,
             args=view.spec.args, kwargs=view.spec.kwargs,
             length=reads.STRIP, command=f"cronsensus jobs show {name}",
         )  # fmt: skip
@@ -567,6 +589,12 @@ def _number(text: str) -> int | None:
 def _base(request: Request) -> str:
     """Return the path under which the dashboard is mounted."""
     return str(request.scope.get("root_path", "")).rstrip("/")
+
+
+def _other_eras(eras: Sequence[Era], acts: Sequence[TrailEntry]) -> list[Era]:
+    """Return the eras that no entry of the trail tells of, the newest first."""
+    told = {act.at for act in acts if act.action == "define"}
+    return [era for era in reversed(eras) if era.since not in told][:_CHANGES]
 
 
 def _steps(one: Occurrence, started: datetime | None) -> list[tuple[str, datetime | None, timedelta | None]]:

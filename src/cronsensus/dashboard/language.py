@@ -10,6 +10,7 @@ from markupsafe import Markup
 from cronsensus.dashboard.catalogue import CHINESE
 from cronsensus.dashboard.chinese_schedules import schedule_in_chinese
 from cronsensus.dashboard.chinese_sentences import Chinese, duration_in_chinese, reason_in_chinese
+from cronsensus.insight.definition_words import value_text
 from cronsensus.insight.sentences import Language, Sentence
 from cronsensus.insight.summaries import short_key, took, why_ended
 from cronsensus.insight.time_words import brief_duration, exact_time, offset_text
@@ -90,6 +91,12 @@ class Words:
         """Return a schedule in words."""
         return schedule_in_chinese(trigger) if self.language == "zh" else trigger.describe()
 
+    def value(self, value: Any) -> str:
+        """Return the value of a job's option."""
+        if isinstance(value, Trigger):
+            return self.schedule(value)
+        return self.duration(value_text(value)) if isinstance(value, timedelta) else self(value_text(value))
+
     def relative(self, instant: datetime) -> str:
         """Return how far ``instant`` is from now."""
         if instant >= LATEST:
@@ -151,6 +158,15 @@ class Words:
     def day(self, instant: datetime) -> str:
         """Return the day and the time of day to the minute."""
         return day_of(instant, self.zone)
+
+    def weekday(self, instant: datetime) -> str:
+        """Return the day of the week."""
+        return self(("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")[instant.astimezone(self.zone).weekday()])
+
+    def tick(self, instant: datetime, span: timedelta) -> str:
+        """Return a moment of an axis that is so long: the day, or the hour of one of two days at most."""
+        local = instant.astimezone(self.zone)
+        return f"{local:%m-%d}" if span > timedelta(days=2) else f"{local:%m-%d %H:%M}"
 
     def _day(self, instant: datetime) -> str:
         day = instant.astimezone(self.zone).date()

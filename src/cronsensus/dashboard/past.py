@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Any
 
 from cronsensus.model.glance import Glance, Past
@@ -18,14 +19,19 @@ DAYS, HOURS = 90, 48
 SIZE, STEP = 22, 26
 _PLOTTED = 100
 _WORST = ("failed", "missed", "running", "pending", "succeeded", "skipped", "cancelled")
-_TOP, _HEIGHT = 12, 110
+_TOP, _HEIGHT = 14, 130
+_LEFT, _WIDTH = 9, 85
+_MOST_LINES = 5
+_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30)
+_LONGER = (60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400)
 
 
 @dataclass(slots=True, kw_only=True)
 class Cell:
-    """A day or an hour: ``counts``, how often each verdict was given for a time in it."""
+    """A day or an hour that ends at ``until``: ``counts``, how often each verdict was given for a time in it."""
 
     at: datetime
+    until: datetime
     x: int
     y: int
     counts: Counter[str] = field(default_factory=Counter)
@@ -67,10 +73,19 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """How long the last runs took; ``lines``: where a duration stands, with its name."""
+    """How long the last runs took.
+
+    Attributes:
+        lines: p50 and p95, each with where it stands.
+        scale: durations of the axis, likewise, from the lowest.
+        dates: moments of the other axis, in percent.
+    """
 
     points: tuple[Point, ...]
     lines: tuple[tuple[str, float, timedelta], ...]
+    scale: tuple[tuple[float, timedelta], ...]
+    dates: tuple[tuple[float, datetime], ...]
+    height: int = _TOP + _HEIGHT + 24
 
 
 def draw_calendar(past: Past, now: datetime, zone: tzinfo) -> Calendar:
@@ -102,20 +117,46 @@ def plot_durations(past: Past, p50: timedelta | None, p95: timedelta | None) -> 
     ran = [(one, took) for one in past.glances if (took := _took(one)) is not None][:_PLOTTED]
     if not ran:
         return None
-    most = max(took for _, took in ran) or timedelta(microseconds=1)
+    lasted = [took for _, took in ran] + [one for one in (p50, p95) if one is not None]
+    scale = _scale(min(lasted), max(lasted))
     times = [one.begun_at for one, _ in ran if one.begun_at is not None]
     first, span = min(times), (max(times) - min(times)) or timedelta(seconds=1)
     points = []
     for one, took in ran:
         at = one.begun_at or first
         kind = "fail" if one.state is State.FAILED else "take" if one.crashes else "ok"
-        points.append(Point(one.id, kind, round(8 + 88 * ((at - first) / span), 2), _y(took, most), took, at))
-    lines = tuple((name, _y(took, most), took) for name, took in (("p50", p50), ("p95", p95)) if took is not None)
-    return Plot(tuple(points), lines)
+        points.append(Point(one.id, kind, _x(at, first, span), _y(took, scale), took, at))
+    lines = [(name, _y(took, scale), took) for name, took in (("p50", p50), ("p95", p95)) if took is not None]
+    dates = [first + span * share for share in (0.0, 0.5, 1.0)] if len(ran) > 1 else [first]
+    return Plot(
+        tuple(points),
+        tuple(lines),
+        tuple((_y(took, scale), took) for took in scale),
+        tuple((_x(at, first, span), at) for at in dates),
+    )
 
 
-def _y(took: timedelta, most: timedelta) -> float:
-    return round(_TOP + _HEIGHT * (1 - took / most), 1)
+def _scale(least: timedelta, most: timedelta) -> list[timedelta]:
+    """Return round durations at equal distances, from one below all to one above all."""
+    step = next(
+        (step for step in (*_SECONDS, *_LONGER) if _count_steps(least, most, step) < _MOST_LINES),
+        most.total_seconds() / (_MOST_LINES - 1) or 1,
+    )
+    low = int(least.total_seconds() / step)
+    high = max(low + 1, math.ceil(most.total_seconds() / step))
+    return [timedelta(seconds=number * step) for number in range(low, high + 1)]
+
+
+def _count_steps(least: timedelta, most: timedelta, step: float) -> int:
+    return math.ceil(most.total_seconds() / step) - int(least.total_seconds() / step)
+
+
+def _x(at: datetime, first: datetime, span: timedelta) -> float:
+    return round(_LEFT + _WIDTH * ((at - first) / span), 2)
+
+
+def _y(took: timedelta, scale: Sequence[timedelta]) -> float:
+    return round(_TOP + _HEIGHT * (1 - (took - scale[0]) / (scale[-1] - scale[0])), 1)
 
 
 def _took(one: Glance) -> timedelta | None:
@@ -140,6 +181,7 @@ def _days(now: datetime, zone: tzinfo) -> list[Cell]:
     return [
         Cell(
             at=datetime(day.year, day.month, day.day, 12, tzinfo=zone),
+            until=datetime.combine(day + timedelta(days=1), time.min, zone),
             x=34 + (day - monday).days // 7 * STEP,
             y=18 + day.weekday() * STEP,
         )
@@ -152,7 +194,12 @@ def _hours(now: datetime, zone: tzinfo) -> list[Cell]:
     last = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     hours = [last - timedelta(hours=number) for number in reversed(range(HOURS))]
     return [
-        Cell(at=hour.astimezone(zone), x=64 + number % 24 * STEP, y=18 + number // 24 * STEP)
+        Cell(
+            at=hour.astimezone(zone),
+            until=hour + timedelta(hours=1),
+            x=64 + number % 24 * STEP,
+            y=18 + number // 24 * STEP,
+        )
         for number, hour in enumerate(hours)
     ]
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from cronsensus.dashboard.job_index import JobIndex, text_of
 from cronsensus.insight.clock_changes import describe_local_time
+from cronsensus.insight.sentences import Sentence
 from cronsensus.insight.summaries import job_next, job_state
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobView, is_internal
@@ -45,7 +46,7 @@ class JobRow:
     """A job as a line of a list.
 
     Attributes:
-        changes: what a clock change has to do with its next time; empty: nothing.
+        changes: what a clock change has to do with its next time; ``None``: nothing.
         trouble: ``failing``, ``missed`` or nothing.
     """
 
@@ -54,7 +55,7 @@ class JobRow:
     state_text: str
     next_in: str
     next_at: str
-    changes: str
+    changes: Sentence | None
     strip: tuple[Verdict, ...]
     trouble: str
     p50: timedelta | None
@@ -96,7 +97,7 @@ def job_row(view: JobView, past: Past, now: datetime) -> JobRow:
     changes = (
         describe_local_time(trigger, due, now)
         if trigger is not None and due is not None and known.state == "active"
-        else ""
+        else None
     )
     p50, p95 = read_percentiles(past.glances)
     return JobRow(view, known.state, known.text, next_in, next_at, changes, cells, _trouble(cells), p50, p95)

@@ -18,6 +18,7 @@ from cronsensus.model.job import JobView, Policies
 from cronsensus.model.ledger import TrailEntry
 from cronsensus.model.occurrence import Enqueued, LogLine, Occurrence, RunView
 from cronsensus.model.session import SessionView
+from cronsensus.security.masking import mask_data
 from cronsensus.timing.instants import format_instant
 
 
@@ -104,7 +105,7 @@ def life_data(one: SessionView, life: Life) -> dict[str, Any]:
 
 def trail_data(entry: TrailEntry) -> dict[str, Any]:
     """Return an act of an operator as data."""
-    return dataclasses.asdict(entry)
+    return {**dataclasses.asdict(entry), "details": mask_data(entry.details)}
 
 
 def seconds_between(start: datetime | None, end: datetime | None) -> float | None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
+from cronsensus.insight.sentences import Clause, Sentence
 from cronsensus.insight.time_words import brief_duration, offset_text
 from cronsensus.triggers.base import AnyOf, Trigger
 from cronsensus.triggers.cron import Cron
@@ -75,8 +76,8 @@ def find_changes(zone: tzinfo, since: datetime, until: datetime) -> Iterator[Cha
         position = probe
 
 
-def describe_local_time(trigger: Trigger, nominal: datetime, previous: datetime | None) -> str:
-    """Return what is special about the local time of ``nominal``, if anything is."""
+def describe_local_time(trigger: Trigger, nominal: datetime, previous: datetime | None) -> Sentence | None:
+    """Return what is special about the local time of ``nominal``; ``None``: nothing is."""
     for cron in list_crons(trigger):
         zone = load_zone(cron.tz)
         if cron.next_after(nominal - _MICROSECOND) != nominal:
@@ -84,7 +85,8 @@ def describe_local_time(trigger: Trigger, nominal: datetime, previous: datetime 
         local = nominal.astimezone(zone)
         first, second = local.replace(fold=0).utcoffset(), local.replace(fold=1).utcoffset()
         if first is not None and second is not None and first > second:
-            return f"{local:%H:%M} comes twice: this is the {'second' if local.fold else 'first'}"
+            which = Clause.SECOND_OF_TWO if local.fold else Clause.FIRST_OF_TWO
+            return which(time=f"{local:%H:%M}")
         before = _offset(nominal - _MICROSECOND, zone)
         after = _offset(nominal, zone)
         if before < after:
@@ -92,11 +94,11 @@ def describe_local_time(trigger: Trigger, nominal: datetime, previous: datetime 
             clock = WallClock.of(read_cron(cron.expression))
             new = _wall(nominal, after)
             if not clock.count(new, new + _SECOND):
-                return f"{_times(cron, _wall(nominal, before), new)} does not exist that day: right after the gap"
-            return f"clocks go forward by {brief_duration(change.after - change.before)}"
+                return Clause.AFTER_THE_GAP(times=_times(cron, _wall(nominal, before), new))
+            return Clause.CLOCKS_GO_FORWARD(time=change.after - change.before)
         if previous is not None and _offset(previous, zone) != after:
-            return f"clocks have changed: from here on {offset_text(local)}"
-    return ""
+            return Clause.CLOCKS_HAVE_CHANGED(offset=offset_text(local))
+    return None
 
 
 def describe_effect(cron: Cron, change: Change) -> str:

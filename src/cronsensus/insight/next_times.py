@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
 from cronsensus.insight.clock_changes import describe_local_time
+from cronsensus.insight.sentences import Sentence
 from cronsensus.triggers.base import Trigger
 
 
@@ -16,12 +17,12 @@ class NextTime:
 
     Attributes:
         local: the same instant on the wall clock of the zone that was asked for.
-        note: what a clock change has to do with it; empty: nothing.
+        note: what a clock change has to do with it; ``None``: nothing.
     """
 
     utc: datetime
     local: datetime
-    note: str
+    note: Sentence | None
 
 
 def next_times(trigger: Trigger, start: datetime, count: int, zone: tzinfo) -> list[NextTime]:

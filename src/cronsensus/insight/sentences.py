@@ -276,6 +276,11 @@ class Clause(Code):
     DRAINING = "draining"
     NOT_FIRED_YET = "no node has fired it yet"
     OF_RUN = "{origin} of run {run}"
+    FIRST_OF_TWO = "{time} comes twice: this is the first"
+    SECOND_OF_TWO = "{time} comes twice: this is the second"
+    AFTER_THE_GAP = "{times} does not exist that day: right after the gap"
+    CLOCKS_GO_FORWARD = "clocks go forward by {time}"
+    CLOCKS_HAVE_CHANGED = "clocks have changed: from here on {offset}"
 
 
 @unique

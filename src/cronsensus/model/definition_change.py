@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cronsensus.model.job import STORED_DEFAULTS, JobSpec
 
-BY_CODE = "code"
-"""Who changed a job, in the trail, where a release did and no operator."""
 _LONGEST_VALUE = 300
 """Characters of a value, as JSON; a longer one stands as ``None`` on both sides: that it changed is told."""
 _NOT_COMPARED = {"name", "source", "policies"}
@@ -38,21 +36,10 @@ def _is_short(pair: list[Any]) -> bool:
 
 
 def definition_entries(
-    did: Mapping[str, Sequence[str]],
-    changes: Mapping[str, Changes],
-    specs: Iterable[JobSpec],
-    *,
-    by: str,
-    release: str,
+    did: Mapping[str, Sequence[str]], changes: Mapping[str, Changes], release: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield what the trail says of a ``define_jobs``: a job's name, and the details.
-
-    All that an operator does; of what a release declares the changes only, or each first start would write an entry a
-    job. What a program adds at run time without a name is left out: some do so every minute.
-    """
-    in_code = {spec.name for spec in specs if spec.source == "code"}
+    """Yield what the trail says of a ``define_jobs``: a job's name, and the details."""
     for act in ("created", "changed", "retired"):
         for name in did[act]:
-            if by or act == "retired" or (act == "changed" and name in in_code):
-                more = {"changes": changes[name]} if changes.get(name) else {}
-                yield name, {"did": act, "release": release, **more}
+            more = {"changes": changes[name]} if changes.get(name) else {}
+            yield name, {"did": act, "release": release, **more}

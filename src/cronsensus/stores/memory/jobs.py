@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from cronsensus.model.definition_change import BY_CODE, Changes, changes_between, definition_entries
+from cronsensus.model.definition_change import Changes, changes_between, definition_entries
 from cronsensus.model.job import Era, JobSpec, Stretch
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.rewind import REWIND, Rewind
@@ -63,8 +63,8 @@ class JobVerbs(Handle):
                 for job in gone:
                     self._retire_job(job, retire_after)
                     did["retired"].append(job.spec.name)
-        for name, details in definition_entries(did, changes, specs, by=by, release=release):
-            self._space.record_in_trail(self._now(), by or BY_CODE, "define", name, "", **details)
+        for name, details in definition_entries(did, changes, release) if by else ():
+            self._space.record_in_trail(self._now(), by, "define", name, "", **details)
         return DefineResult(**{act: tuple(names) for act, names in did.items()})
 
     def _is_superseded(self, release: str) -> bool:

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from cronsensus.errors import StoreBusy, StoreCorrupt
-from cronsensus.model.definition_change import BY_CODE, changes_between, definition_entries
+from cronsensus.model.definition_change import changes_between, definition_entries
 from cronsensus.model.job import Era, JobSpec
 from cronsensus.model.rewind import Rewind
 from cronsensus.payload.codec import clean, dumps, write_payload
@@ -169,8 +169,8 @@ class DefiningVerbs(Handle):
             if not (did["created"] or did["changed"] or did["retired"] or moves) and look.release_known:
                 return did
             changes = {name: changes_between(look.stored[name].spec, by_name[name].spec) for name in did["changed"]}
-            told = definition_entries(did, changes, [one.spec for one in declared], by=by, release=release)
-            entries = [[clean(by or BY_CODE), "define", name, "", dumps(details)] for name, details in told]
+            told = definition_entries(did, changes, release) if by else ()
+            entries = [[clean(by), "define", name, "", dumps(details)] for name, details in told]
             try:
                 self._write_definitions(
                     at=look.at,

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, NamedTuple
 
-from cronsensus.model.definition_change import BY_CODE, Changes, changes_between, definition_entries
+from cronsensus.model.definition_change import Changes, changes_between, definition_entries
 from cronsensus.model.job import Era, JobSpec
 from cronsensus.payload.codec import write_payload
 from cronsensus.planning import next_due_by_zone, next_nominal
@@ -181,8 +181,9 @@ def write_definitions(tx: Transaction, declared: Declared) -> DefineResult:
         else:
             retire_all(tx, gone, declared.retire_after)
             did["retired"] = [row.name for row in gone]
-    told = definition_entries(did, changes, declared.specs.values(), by=declared.by, release=declared.release)
-    record_all(tx, [entry(tx, declared.by or BY_CODE, "define", name, "", **details) for name, details in told])
+    if declared.by:
+        told = definition_entries(did, changes, declared.release)
+        record_all(tx, [entry(tx, declared.by, "define", name, "", **details) for name, details in told])
     return DefineResult(**{act: tuple(names) for act, names in did.items()})
 
 

@@ -577,16 +577,14 @@ class Operating(StoreTest):
         }
 
     def test_what_a_release_changes_stands_in_the_trail_with_the_values_before_and_after(self) -> None:
-        self.define(self.job("kept", retries=1), self.job("gone"), release="1")
-        assert [] == self.store.trail()
-        self.define(self.job("kept", retries=3, timeout=timedelta(minutes=10)), release="2", complete=True)
-        retired, changed = self.store.trail()
-        assert ("define", "kept", "code") == (changed.action, changed.target, changed.by)
+        self.define(self.job("a", retries=1), release="1", by="node")
+        changed = self.job("a", retries=3, timeout=timedelta(minutes=10))
+        self.define(changed, release="2", by="node")
+        self.define(changed, release="3", by="node")
+        entry, created = self.store.trail(target="a")
         changes = {"retries": [1, 3], "timeout": [None, 600_000_000]}
-        assert {"did": "changed", "release": "2", "changes": changes} == changed.details
-        assert ("gone", {"did": "retired", "release": "2"}) == (retired.target, retired.details)
-        self.define(self.job("kept", retries=3, timeout=timedelta(minutes=10)), release="3")
-        assert 2 == len(self.store.trail())
+        assert {"did": "changed", "release": "2", "changes": changes} == entry.details
+        assert {"did": "created", "release": "1"} == created.details
 
     def test_an_act_without_effect_leaves_no_trail(self) -> None:
         self.define()
