@@ -134,13 +134,36 @@ def test_what_comes_after_a_job_is_named_with_the_command_that_has_it_follow() -
     [made] = scheduler.backfill("extract", now - timedelta(hours=1), now)[:1]
     made.cancel(reason="no source")
     browser = Browser(dashboard(scheduler))
-    for path, command in (
-        ("trigger?job=extract", "cronsensus jobs trigger extract --downstream"),
-        (f"retry?run={made.id}", f"cronsensus runs retry {made.id} --downstream"),
-    ):
-        text = browser.get(f"/do/{path}").text
-        assert f"What comes after it does not follow: load. To have it follow: {command}" in text
-        assert "它的下游不会随之运行" in browser.get(f"/do/{path}", accept_language="zh").text
+    text = browser.get("/do/trigger?job=extract").text
+    command = "cronsensus jobs trigger extract --downstream"
+    assert f"What comes after it does not follow: load. To have it follow: {command}" in text
+    assert "它的下游不会随之运行" in browser.get("/do/trigger?job=extract", accept_language="zh").text
+
+
+def test_a_run_is_run_again_with_what_comes_after_it_if_one_ticks_the_box(tmp_path: Path) -> None:
+    scheduler = Scheduler(f"sqlite:///{tmp_path}/night.db")
+
+    @scheduler.job(every("1h"))
+    def extract() -> None: ...
+
+    @scheduler.job(after=[extract])
+    def load() -> None: ...
+
+    with scheduler:
+        now = scheduler.store.now()
+    [made] = scheduler.backfill("extract", now - timedelta(hours=1), now)[:1]
+    [behind] = scheduler.backfill("load", now - timedelta(hours=1), now)[:1]
+    for one in (made, behind):
+        one.cancel(reason="no source")
+    browser = Browser(dashboard(scheduler))
+    text = browser.get(f"/do/retry?run={made.id}").text
+    assert "After it comes: load. It follows only if you tick the box." in text
+    assert f"{behind.id} load" in text
+    browser.do(f"/do/retry?run={made.id}", downstream="1")
+    again = {
+        one.job: one.retry_of for one in scheduler.store.occurrences(OccurrenceFilter()) if one.retry_of is not None
+    }
+    assert again == {"extract": made.id, "load": behind.id}
 
 
 def test_arguments_that_are_no_json_are_refused_and_kept_in_the_form(browser: Browser, cluster: HandCluster) -> None:
@@ -369,3 +392,23 @@ def test_what_is_not_written_into_a_form_is_as_the_job_has_it(tmp_path: Path) ->
     assert (one.kwargs | {"args": one.args}) == {"day": 7, "who": "x", "args": ()}
     assert (two.kwargs | {"args": two.args}) == {"day": 1, "who": "zoe", "args": ()}
     scheduler.store.close()
+
+
+def test_the_trail_is_found_by_who_did_what_and_when(browser: Browser, cluster: HandCluster) -> None:
+    browser.do("/do/pause?job=tick", reason="move")
+    cluster.advance(3600)
+    cluster.store.resume("tick", by="ben")
+    pages = {
+        "who=BEN": ("<b>resume</b>", "<b>pause</b>"),
+        "action=pause": ("<b>pause</b>", "<b>resume</b>"),
+        "until=30m": ("<b>pause</b>", "<b>resume</b>"),
+        "since=30m": ("<b>resume</b>", "<b>pause</b>"),
+    }
+    for query, (there, gone) in pages.items():
+        text = browser.get(f"/trail?{query}").text
+        assert there in text
+        assert gone not in text
+    [act] = browser.get("/api/trail?who=ben&action=resume").json()["trail"]
+    assert (act["by"], act["action"]) == ("ben", "resume")
+    assert browser.get("/trail?since=never").status_code == 400
+    assert "Nothing of it is in the trail." in browser.get("/trail?who=nobody").text

@@ -151,7 +151,7 @@ def test_jobs_of_many_pages_are_each_on_one(cluster: HandCluster, pages: Browser
 
 def test_a_job_shows_ten_next_times_and_its_runs(pages: Browser, failed: Claim) -> None:
     text = pages.get("/job?name=tick").text
-    times = re.findall(r"2026-11-20 12:\d\d:00Z</td><td class=\"muted nowrap\"><time [^>]*>in ", text)
+    times = re.findall(r"2026-11-20 12:\d\d:00Z</td><td class=\"num muted nowrap\"><time [^>]*>in ", text)
     assert len(times) == 10
     assert f'href="/runs/{failed.id}"' in text
 

@@ -91,7 +91,7 @@ def test_a_job_shows_its_pictures_and_what_was_changed_by_whom() -> None:
     cluster.every("tick", "2m")
     cluster.store.pause("tick", by="ann", why="<b>bank holiday</b>")
     text = Browser(dashboard(cluster.store)).get("/job?name=tick").text
-    calendar, _, legend = text[text.index('<div class="body calendar') :].partition("</svg>")
+    calendar, _, _ = text[text.index('<div class="body calendar') :].partition("</svg>")
     assert calendar.count('class="c c-ok"') == 1
     assert calendar.count('class="c c-') == DAYS
     assert "How long it took" in text

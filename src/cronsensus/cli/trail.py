@@ -8,9 +8,11 @@ from cronsensus.cli.app import complete_job, opened_store
 from cronsensus.cli.group import Command
 from cronsensus.cli.options import add_limit_option
 from cronsensus.cli.output import Cell, Output, print_message
+from cronsensus.cli.zones import default_zone
 from cronsensus.insight.as_data import trail_data
 from cronsensus.insight.definition_words import act_reason
 from cronsensus.insight.time_words import relative_time, shorten
+from cronsensus.insight.trail_list import MOST_READ, list_trail, read_trail_search
 
 _SESSIONS = 1000
 """Sessions among which names of drained nodes are looked for."""
@@ -18,23 +20,28 @@ _SESSIONS = 1000
 
 @click.command(cls=Command)
 @click.argument("target", required=False, metavar="[JOB|SESSION]", shell_complete=complete_job)
+@click.option("--who", default="", metavar="TEXT", help="Only by these: part of the name.")
+@click.option("--action", default="", metavar="VERB", help="Only this: pause, cancel, define, …")
+@click.option("--since", default="", metavar="TIME", help="Only then or later: 2h, 03:00, 2026-11-20.")
+@click.option("--until", default="", metavar="TIME", help="Only before.")
 @click.option("--after", type=click.IntRange(1), metavar="ID", help="Begin after this id: the next page.")
 @add_limit_option()
-def trail(target: str | None, after: int | None, limit: int) -> None:
-    """Show what operators did, newest first: who, what, to what, and why.
+def trail(*, target: str | None, after: int | None, limit: int, **filters: str) -> None:
+    """Show what operators and releases did, newest first: who, what, to what, and why.
 
     cronsensus trail
     cronsensus trail send_digest --limit 10
+    cronsensus trail --action define --since 1d
     """
     output = Output.current()
     with opened_store() as store:
-        found = store.trail(target=target, after=after, limit=limit + 1)
         now = store.now()
+        search = read_trail_search({"target": target or "", **filters}, now, default_zone())
+        page = list_trail(store, search, after=after, limit=limit)
+        found = page.acts
         drained = any(act.action == "drain" for act in found)
         nodes = {one.id: one.node for one in store.sessions(ended=True, limit=_SESSIONS)} if drained else {}
-    more = found[limit - 1].id if len(found) > limit else None
-    found = found[:limit]
-    if output.printed_json({"trail": [trail_data(act) for act in found], "after": more}):
+    if output.printed_json({"trail": [trail_data(act) for act in found], "after": page.after}):
         return
     output.table(
         ["when", "who", "did", "to", "run", "why"],
@@ -49,9 +56,10 @@ def trail(target: str | None, after: int | None, limit: int) -> None:
             ]
             for act in found
         ],
-        empty="nobody has done anything yet",
+        empty="nothing of it is in the trail" if any(filters.values()) else "nobody has done anything yet",
         prose=("why",),
         spare=("run",),
     )
-    if more is not None:
-        print_message(f"there are more: add --after {more}")
+    if page.after is not None:
+        looked = f"{MOST_READ:,} entries were looked through; to look further" if page.stopped else "there are more"
+        print_message(f"{looked}: add --after {page.after}")

@@ -42,6 +42,7 @@ class Field:
         label: of the catalogue, unless ``plain``: then it is a name of the user's.
         large: a box instead of a line.
         choices: what can be chosen; besides nothing.
+        box: a box to tick; it sends ``1``.
         hint: what holds if it is left empty.
     """
 
@@ -51,6 +52,7 @@ class Field:
     large: bool = False
     plain: bool = False
     choices: tuple[str, ...] = ()
+    box: bool = False
     hint: str = ""
 
 
@@ -71,6 +73,7 @@ class Form:
         rows: times or runs that are meant, with what would become of each.
         refused: why it cannot be done.
         command: the same as a command.
+        stops: it stops or breaks what goes on, and is drawn in the colour of danger.
     """
 
     title: Text
@@ -86,6 +89,7 @@ class Form:
     more: int = 0
     refused: Text | None = None
     command: str = ""
+    stops: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +260,7 @@ def _cancel_form(store: Store, given: Given) -> Form:
         says=says,
         button="Ask it to stop" if runs else "Cancel it",
         reason=True,
+        stops=True,
         refused=("It is {0} already; nothing is left to cancel.", one.state) if one.state.final else None,
         command=f"cronsensus runs cancel {one.id} --reason WHY",
     )
@@ -346,6 +351,7 @@ def _break_form(store: Store, given: Given) -> Form:
         keeps={"lock": name},
         seen=" ".join(str(one.token) for one in held),
         reason=True,
+        stops=True,
         command=f"cronsensus locks break {name} --reason WHY",
     )
 

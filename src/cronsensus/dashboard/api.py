@@ -40,6 +40,7 @@ from cronsensus.insight.next_times import next_times
 from cronsensus.insight.run_list import MOST_READ, list_runs
 from cronsensus.insight.run_report import run_report
 from cronsensus.insight.time_words import read_time
+from cronsensus.insight.trail_list import TRAIL_FILTERS, list_trail, read_trail_search
 from cronsensus.insight.why import explain_time
 from cronsensus.security.masking import mask
 from cronsensus.stores.base import Store
@@ -138,10 +139,9 @@ def _locks(store: Store, _: Given) -> Any:
 
 
 def _trail(store: Store, given: Given) -> Any:
-    limit = _limit(given)
-    found = store.trail(target=given.get("target") or None, after=_number(given, "after"), limit=limit + 1)
-    more = found[limit - 1].id if len(found) > limit else None
-    return {"trail": [trail_data(act) for act in found[:limit]], "after": more}
+    search = read_trail_search(given, store.now())
+    page = list_trail(store, search, after=_number(given, "after"), limit=_limit(given))
+    return {"trail": [trail_data(act) for act in page.acts], "after": page.after}
 
 
 def _failed(store: Store, given: Given) -> Any:
@@ -166,7 +166,7 @@ READS: Mapping[str, Read] = {
     "why": Read("Why a time ran or did not.", _why, {"job": "its name", "at": "a time"}, 2),
     "nodes": Read("Nodes, the newest first, and what is known of their lives.", _nodes, {}),
     "locks": Read("Locks that are held.", _locks, {}),
-    "trail": Read("Who did what, and why; the newest first.", _trail, {"target": "only to this", **_AFTER}),
+    "trail": Read("Who did what, and why; the newest first.", _trail, {**TRAIL_FILTERS, **_AFTER}),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -65,6 +66,8 @@ from cronsensus.insight.run_report import LogEntry, run_report
 from cronsensus.insight.sentences import Sentence
 from cronsensus.insight.summaries import why_ended
 from cronsensus.insight.time_words import read_time, shorten
+from cronsensus.insight.trail_list import MOST_READ as TRAIL_READ
+from cronsensus.insight.trail_list import TRAIL_FILTERS, list_trail, read_trail_search
 from cronsensus.insight.why import explain_time
 from cronsensus.model.batch import shown_key
 from cronsensus.model.glance import Past
@@ -416,14 +419,20 @@ class _Pages:
 
     def trail(self, request: Request) -> Response:
         store = self.store
-        before = request.query_params.get("before", "")
-        after = _number(before)
-        target = request.query_params.get("target", "")[:400] or None
-        found = store.trail(target=target, after=after, limit=_TRAIL + 1)
-        more = {"before": found[_TRAIL - 1].id, **({"target": target} if target else {})} if len(found) > _TRAIL else {}
+        asked = {name: request.query_params.get(name, "").strip()[:400] for name in TRAIL_FILTERS}
+        after, now, wrong = _number(request.query_params.get("before", "")), store.now(), ""
+        try:
+            search = read_trail_search(asked, now, _zone(request).zone)
+        except CronsensusError as error:
+            search, wrong = read_trail_search({"target": asked["target"]}, now), str(error)
+        page = list_trail(store, search, after=after, limit=_TRAIL)
+        kept = {name: text for name, text in asked.items() if text}
+        options = "".join(f" --{name} {shlex.quote(text)}" for name, text in kept.items() if name != "target")
         return self._page(
-            request, "trail.html", store.now(), entries=found[:_TRAIL], target=target, more=urlencode(more),
-            command=f"cronsensus trail {target}" if target else "cronsensus trail",
+            request, "trail.html", now, 400 if wrong else 200, page=page, given=asked, filtered=bool(kept), wrong=wrong,
+            most_read=TRAIL_READ,
+            more="" if page.after is None else urlencode({"before": page.after, **kept}),
+            command=f"cronsensus trail {shlex.quote(asked['target'])}".rstrip(" '") + options,
         )  # fmt: skip
 
     # --- acting -------------------------------------------------------------------------------------------------------

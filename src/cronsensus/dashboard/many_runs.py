@@ -81,6 +81,7 @@ def _many(verb: _Verb) -> Action:
             keeps={"runs": numbers, "list": given.get("list", "")[:4000]},
             seen=hashlib.sha256(state.encode()).hexdigest()[:16],
             reason=verb.command == "cancel",
+            stops=verb.command == "cancel",
             rows=tuple(rows[:_PREVIEWED]),
             more=max(0, len(rows) - _PREVIEWED),
             refused=None if meant else ("None of them can be meant.",),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
-from cronsensus.after.downstream import names_after
-from cronsensus.dashboard.actions import Action, Form, Given, Text, find_run, run_form, runs_elsewhere
+from cronsensus.after.downstream import RetryPlan, names_after, plan_retry
+from cronsensus.dashboard.actions import Action, Field, Form, Given, Text, find_run, run_form, runs_elsewhere
+from cronsensus.errors import InvalidTransition
 from cronsensus.insight.summaries import why_ended
 from cronsensus.insight.time_words import shorten
+from cronsensus.jobs.handle import retry_occurrence
 from cronsensus.model.batch import MOST_ITEMS
 from cronsensus.model.occurrence import Occurrence
 from cronsensus.model.states import State
@@ -43,21 +47,24 @@ def run_again() -> Action:
             says.append(("Of its items {0} have succeeded, and {1} run again.", items.succeeded, again_of))
         if newest is not one:
             says.append(("It was run again already, as run {0}.", newest.id))
-        after = names_after(rules_of(every_edge(store)), one.job)
-        if after and one.scheduled_for is not None:
-            command = f"cronsensus runs retry {one.id} --downstream{again}"
-            says.append(("What comes after it does not follow: {0}. To have it follow: {1}", ", ".join(after), command))
+        rules = rules_of(every_edge(store))
+        after = names_after(rules, one.job) if one.scheduled_for is not None else ()
+        if after:
+            says.append(("After it comes: {0}. It follows only if you tick the box.", ", ".join(after)))
+        plan = plan_retry(store, rules, newest) if after else None
         shown = run_form(
             one,
             # Who else told it to run again has made the run that was wanted.
             f" {newest.id}",
             title=("Run {0} of {1} again", one.id, one.job),
             says=tuple(says),
+            fields=(Field("downstream", "Run again what comes after it, too", box=True),) if plan else (),
+            rows=() if plan is None else _preview(plan),
             button="Run again",
             refused=runs_elsewhere(store.job(one.job))
             or _not_again(one)
             or (None if newest.state.final else ("It was run again already, as run {0}.", newest.id)),
-            command=f"cronsensus runs retry {one.id}{again}",
+            command=f"cronsensus runs retry {one.id}{again}{' --downstream' if plan else ''}",
         )
         shown.keeps["newest"] = str(newest.id)
         return shown
@@ -71,6 +78,21 @@ def _not_again(one: Occurrence) -> tuple[Any, ...] | None:
     return None if one.state.final else ("It is {0}; only what has ended can be run again.", one.state)
 
 
+def _preview(plan: RetryPlan) -> tuple[tuple[str, Text], ...]:
+    """Return what would become of each run that comes after the one that is run again."""
+    follow = [(f"{run.id} {run.job}", ("follows it: a new run for the same nominal time",)) for run in plan.runs[1:]]
+    return (*follow, *((job, ("left alone: {0}", why)) for job, why in plan.left_out))
+
+
 def _carry_out(store: Store, given: Given, by: str, why: str) -> str:
+    number = int(given["newest"])
+    behind: Sequence[Occurrence] = ()
+    if given.get("downstream") and (one := store.occurrence(number)) is not None:
+        behind = plan_retry(store, rules_of(every_edge(store)), one).runs[1:]
     # If somebody retries the newest one in this moment, the store returns what was made of it.
-    return f"/runs/{store.retry(int(given['newest']), by=by, why=why, again=True).id}"
+    made = store.retry(number, by=by, why=why, again=True)
+    for run in behind:
+        # Each waits for the new run of what it comes after. Somebody else may have run it again in this moment.
+        with suppress(InvalidTransition, LookupError):
+            retry_occurrence(store, run.id, by=by, why=why, again=True)
+    return f"/runs/{made.id}"

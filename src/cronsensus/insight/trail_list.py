@@ -1,0 +1,94 @@
+"""The trail by who did what, and when: the page, the command and ``/api/trail`` find the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+
+from cronsensus.insight.time_words import read_time
+from cronsensus.model.ledger import TrailEntry
+from cronsensus.stores.base import Store
+
+TRAIL_FILTERS: Mapping[str, str] = {
+    "target": "only to this job, or to the session with this id",
+    "who": "only by these: part of the name",
+    "action": "only this: pause, cancel, define, …",
+    "since": "only then or later: a time, or 2h",
+    "until": "only before",
+}
+"""Names in an address, each with what it means."""
+MOST_READ = 5_000
+"""Entries that one page looks through at most."""
+_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class TrailSearch:
+    """Which entries are meant; all that is given must hold.
+
+    Attributes:
+        target: a job, or the id of a session.
+        who: part of the name of who acted, however written.
+        action: the verb, as ``pause``.
+        since: acts then or later.
+        until: acts before.
+    """
+
+    target: str | None = None
+    who: str = ""
+    action: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def fits(self, act: TrailEntry) -> bool:
+        """Whether an entry is meant; ``since`` apart, at which looking ends."""
+        return (
+            self.who.lower() in act.by.lower()
+            and self.action in {"", act.action}
+            and (self.until is None or act.at < self.until)
+        )
+
+
+def read_trail_search(given: Mapping[str, str], now: datetime, zone: tzinfo = UTC) -> TrailSearch:
+    """Return which entries are meant by ``TRAIL_FILTERS``; times without an offset are of ``zone``.
+
+    Raises:
+        InvalidOption: a time that there is not.
+    """
+    since, until = (
+        read_time(given[name], now, tz=zone, what=name) if given.get(name) else None for name in ("since", "until")
+    )
+    return TrailSearch(given.get("target") or None, given.get("who", ""), given.get("action", ""), since, until)
+
+
+@dataclass(frozen=True, slots=True)
+class TrailPage:
+    """A page of the trail, newest first.
+
+    Attributes:
+        after: the id after which the next page begins; ``None``: there is none.
+        stopped: ``MOST_READ`` were looked through, and there are older ones.
+    """
+
+    acts: tuple[TrailEntry, ...]
+    after: int | None
+    stopped: bool = False
+
+
+def list_trail(store: Store, search: TrailSearch, *, after: int | None = None, limit: int = 100) -> TrailPage:
+    """Return a page of the trail."""
+    found: list[TrailEntry] = []
+    for _ in range(MOST_READ // _AT_ONCE):
+        some = store.trail(target=search.target, after=after, limit=_AT_ONCE)
+        for act in some:
+            if search.since is not None and act.at < search.since:
+                return TrailPage(tuple(found), None)
+            if search.fits(act):
+                if len(found) == limit:
+                    return TrailPage(tuple(found), found[-1].id)
+                found.append(act)
+        if len(some) < _AT_ONCE:
+            return TrailPage(tuple(found), None)
+        after = some[-1].id
+    return TrailPage(tuple(found), after, stopped=True)
