@@ -86,8 +86,10 @@ def both(kept: Kept) -> str:
     return f"{milliseconds(quantile(kept.late, 0.5))} / {milliseconds(quantile(kept.late, 0.99))}"
 
 
-def measure(places: Places, seconds: int, *, jobs: int, guarded: bool, kills: bool = False) -> Kept:
-    """Run 8 plain processes for so long; with ``kills`` one is killed each 10 s, and another one started."""
+def measure(
+    places: Places, seconds: int, *, jobs: int, guarded: bool, kills: bool = False, processes: int = PROCESSES
+) -> Kept:
+    """Run plain processes for so long; with ``kills`` one is killed each 10 s, and another one started."""
     with tempfile.TemporaryDirectory(prefix="cronsensus-bench-") as folder:
         evidence = Path(folder) / "evidence.txt"
         evidence.touch()
@@ -110,9 +112,9 @@ def measure(places: Places, seconds: int, *, jobs: int, guarded: bool, kills: bo
                 )
 
         try:
-            for _ in range(PROCESSES):
+            for _ in range(processes):
                 start()
-            wait_until(lambda: evidence.read_text().count("up\n") == PROCESSES, 60, "the start of all processes")
+            wait_until(lambda: evidence.read_text().count("up\n") == processes, 60, "the start of all processes")
             time.sleep(SETTLE)
             begun, killed = time.time(), 0
             for number in range(1, int(seconds // KILL_EVERY) + 1 if kills else 0):

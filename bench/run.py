@@ -18,6 +18,7 @@ from bench.table import Row, Table, machine, markdown, say
 
 BESIDE_PEERS = ("cadence", "takeover", "drain", "enqueue")
 BENCHES = (
+    "readme",
     "startup",
     *BESIDE_PEERS,
     "batch",
@@ -86,7 +87,7 @@ def main() -> int:
     results: list[Row | Table] = []
     for milliseconds in options.network_ms:
         with open_places(options.store, milliseconds) as places:
-            for name in options.benches or known:
+            for name in options.benches or [one for one in known if one != "readme"]:
                 say(f"{name} on {places.where()} …")
                 module = importlib.import_module(f"bench.peers.{name}" if options.peers else f"bench.{name}")
                 measured = (

@@ -25,7 +25,7 @@ def bench(places: Places, options: Options) -> list[Row | Table]:
     peers = [peer for peer in field(places.kind, options) if peer.ticks]
     for peer in peers:
         try:
-            measured[peer.title()] = _measure(places, peer, seconds)
+            measured[peer.title()] = measure_peer(places, peer, seconds)
         except (CannotInstall, PeerFailed) as error:
             measured[peer.title()] = str(error)
         say(f"  {peer.title()}: {measured[peer.title()]}")
@@ -65,7 +65,7 @@ def bench(places: Places, options: Options) -> list[Row | Table]:
     return [Table(f"One job each second on {places.where()}", columns, lines, (note,)), *rows]
 
 
-def _measure(places: Places, peer: Peer, seconds: int) -> Cadence:
+def measure_peer(places: Places, peer: Peer, seconds: int) -> Cadence:
     url = places.fresh()
     with team(peer, places.by_way(url), near=url) as members:
         for _ in range(NODES):

@@ -54,7 +54,7 @@ def bench(places: Places, options: Options) -> list[Row | Table]:
         killed = list(starting.map(lambda case: _try(teams, places, case), cases))
         own = takeovers(places, rounds, evidence="server")
         dark = takeovers(places, min(rounds, DARK), evidence="server", dark=True)
-        fates = [each if isinstance(each, str) else _fate(*each, patience) for each in killed]
+        fates = [each if isinstance(each, str) else read_fate(*each, patience) for each in killed]
         for each in killed:
             if not isinstance(each, str):
                 each[0].kill()
@@ -88,7 +88,7 @@ def _range(seconds: list[float]) -> str:
 
 def _try(teams: contextlib.ExitStack, places: Places, case: Case) -> tuple[Team, float] | str:
     try:
-        killed = _kill(teams, places, case)
+        killed = kill_node(teams, places, case)
     except (CannotInstall, PeerFailed) as error:
         say(f"  {case.peer.title()}: {error}")
         return str(error)
@@ -96,7 +96,7 @@ def _try(teams: contextlib.ExitStack, places: Places, case: Case) -> tuple[Team,
     return killed
 
 
-def _kill(teams: contextlib.ExitStack, places: Places, case: Case) -> tuple[Team, float]:
+def kill_node(teams: contextlib.ExitStack, places: Places, case: Case) -> tuple[Team, float]:
     """Let a long job begin, kill the node that runs it, and return when that was (monotonic seconds)."""
     near = places.fresh()
     url = places.by_way(near)
@@ -120,7 +120,7 @@ def _kill(teams: contextlib.ExitStack, places: Places, case: Case) -> tuple[Team
     return members, time.monotonic()
 
 
-def _fate(members: Team, at: float, patience: float) -> str:
+def read_fate(members: Team, at: float, patience: float) -> str:
     """Wait as long as is left of the patience, and say when the job began again."""
     with contextlib.suppress(TimeoutError):
         wait_until(lambda: len(members.lines("begun")) > 1, max(0.0, at + patience - time.monotonic()), "a takeover")
