@@ -12,6 +12,7 @@ from pathlib import Path
 from dead_links import find_faults
 from html_pages import finish_pages
 from outputs import index_for_search, write_llms, write_markdown
+from reference import write_reference
 from sources import ROOT, BadLink, list_decisions, read_pages, write_pages
 from sphinx.cmd.build import main as sphinx
 
@@ -20,10 +21,11 @@ BUILD = ROOT / "build"
 SITE = BUILD / "site"
 
 
-def run_sphinx(builder: str, sources: Path, into: Path, *more: str) -> None:
-    """Run a builder of Sphinx; end the program where it fails."""
+def run_sphinx(builder: str, sources: Path, into: Path, *options: str, only: tuple[str, ...] = ()) -> None:
+    """Run a builder of Sphinx, on all pages or ``only`` some; end the program where it fails."""
     trees = str(BUILD / "site-trees")
-    if code := sphinx(["-q", "-b", builder, "-c", str(HERE), "-d", trees, *more, str(sources), str(into)]):
+    files = [str(sources / name) for name in only]
+    if code := sphinx(["-q", "-b", builder, "-c", str(HERE), "-d", trees, *options, str(sources), str(into), *files]):
         sys.exit(code)
 
 
@@ -38,14 +40,14 @@ def main() -> None:
     except BadLink as error:
         sys.exit(f"docs: {error}")
     pages["adr/index"] = list_decisions(pages)
+    pages |= write_reference()
     write_pages(pages, sources)
     run_sphinx("html", sources, SITE, "-W", "--keep-going")
     shutil.copytree(sources / "img", SITE / "img")
     finish_pages(SITE)
 
     directives = [name for name, text in pages.items() if text.startswith("..")]
-    if directives:
-        run_sphinx("markdown", sources, as_markdown, "-Q", *(str(sources / f"{name}.rst") for name in directives))
+    run_sphinx("markdown", sources, as_markdown, "-Q", only=tuple(f"{name}.rst" for name in directives))
     pages |= {name: (as_markdown / f"{name}.md").read_text(encoding="utf-8") for name in directives}
     write_markdown(pages, SITE)
     write_llms(pages, SITE)

@@ -25,6 +25,7 @@ copybutton_copy_empty_lines = False
 html_theme = "furo"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_use_index = False
 html_show_sourcelink = html_copy_source = html_show_sphinx = False
 html_sidebars = {
     "**": [

@@ -36,6 +36,12 @@ ENGLISH: dict[str, tuple[str, ...]] = {
         "adr/index",
     ),
     "Reference": (
+        "reference/api",
+        "reference/commands",
+        "reference/settings",
+        "reference/metrics",
+        "reference/errors",
+        "reference/schema",
         "events",
         "glossary",
         "stability",
