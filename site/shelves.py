@@ -1,7 +1,7 @@
 """Which page stands on which shelf of the site, in the order of the side bar."""
 
 ENGLISH: dict[str, tuple[str, ...]] = {
-    "Start": ("which-one", "guide", "integrations", "coming-from", "testing"),
+    "Start": ("tutorial", "which-one", "guide", "integrations", "coming-from", "testing"),
     "Recipes": (
         "recipes",
         "once",
@@ -50,7 +50,7 @@ ENGLISH: dict[str, tuple[str, ...]] = {
     ),
 }
 CHINESE: dict[str, tuple[str, ...]] = {
-    "开始": ("zh/guide", "zh/testing"),
+    "开始": ("zh/tutorial", "zh/guide", "zh/testing"),
     "场景": ("zh/recipes", "zh/celery", "zh/rabbitmq"),
 }
 FRONT = ("index", "zh/index")

@@ -58,6 +58,10 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/integrations/test_celery_beat.py::*same_id?after*", "the other half of a kill that each commit has"),
     ("tests/integrations/test_celery_worker.py::*each_kind_of_end*", "a worker with the guard and one without"),
     ("tests/test_example_keep_celery.py*", "three beats and two workers for a quarter of a minute"),
+    (
+        "tests/test_tutorial.py*",
+        "a job of twenty seconds each half minute, as a reader types it; the README's kill in make check",
+    ),
     ("tests/test_recipes.py::*longer_than_the_visibility_timeout*", "a task of ten seconds"),
     ("tests/integrations/test_celery_struck.py*", "kills real workers of Celery, on Redis"),
     (
