@@ -18,7 +18,7 @@ def list_shelves(current: str, titles: dict[str, str], pathto: Callable[[str], s
 
     def lines() -> Iterator[str]:
         for shelf, names in (CHINESE if current.startswith("zh/") else ENGLISH).items():
-            yield f'<p class="caption" role="heading"><span class="caption-text">{shelf}</span></p><ul>'
+            yield f'<p class="caption"><span class="caption-text">{shelf}</span></p><ul>'
             for name in names:
                 yield item(name, 1)
                 if name == "adr/index" and current.startswith("adr/"):

@@ -48,6 +48,16 @@ def name_anchors(pages: dict[str, str]) -> dict[str, str]:
     }
 
 
+def scroll_with_keys(html: str) -> str:
+    """Return the page with blocks of code that the keyboard reaches: a long line is read by scrolling."""
+    return html.replace("<pre>", '<pre tabindex="0">')
+
+
+def rank_low(html: str) -> str:
+    """Return the page so that the search shows others first."""
+    return html.replace('<article role="main"', '<article role="main" data-pagefind-weight="0.2"')
+
+
 def speak_chinese(html: str) -> str:
     """Return a Chinese page with the theme's own words in Chinese: a site of Sphinx has one language."""
     for english, chinese in _CHINESE_WORDS.items():
@@ -59,4 +69,7 @@ def finish_pages(site: Path) -> None:
     """Change the built pages in place."""
     pages = {path.relative_to(site).as_posix(): path.read_text(encoding="utf-8") for path in site.rglob("*.html")}
     for path, html in name_anchors(pages).items():
-        (site / path).write_text(speak_chinese(html) if path.startswith("zh/") else html, encoding="utf-8")
+        done = scroll_with_keys(html)
+        done = speak_chinese(done) if path.startswith("zh/") else done
+        done = rank_low(done) if path.startswith("adr/") else done
+        (site / path).write_text(done, encoding="utf-8")

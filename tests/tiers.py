@@ -188,6 +188,7 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/servers/*", "the servers that tests start"),
     ("tests/test_servers_script.py*", "the script that installs them"),
     ("tests/test_mutants.py*", "the script that changes code"),
+    ("tests/test_site_built.py*", "builds the site, in an environment that needs the network once, and a browser"),
     ("tests/test_setup.py*", "the script that makes the environment"),
     ("tests/test_snippets.py*", "the script that runs snippets; make check runs it on the pages"),
     ("tests/test_scheduler_typing.py*", "a type checker over programs of users"),
