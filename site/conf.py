@@ -23,6 +23,7 @@ copybutton_prompt_text = "$ "
 copybutton_copy_empty_lines = False
 
 html_theme = "furo"
+html_favicon = "../src/cronsensus/dashboard/static/icon.svg"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_use_index = False
