@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # make upgrade: commits whose nodes run beside today's. The first whose stores are those of today
 OLD ?= 32331f6e
 
-.PHONY: help setup servers servers-long demo test long test-all far faults upgrade check lint types layers snippets screenshots bench mutants simulate coverage lock release-check clean
+.PHONY: help setup servers servers-long demo test long test-all far faults upgrade check lint types layers snippets screenshots bench mutants simulate coverage docs lock release-check clean
 
 help: ## List the targets
 	@if [ -t 1 ] && [ -z "$$NO_COLOR" ]; then c=$$(printf '\033[36m') d=$$(printf '\033[2m') r=$$(printf '\033[0m'); fi; \
@@ -75,6 +75,7 @@ types: setup
 	$(BIN)/mypy scripts/durations
 	$(BIN)/mypy scripts/screenshots
 	$(BIN)/mypy scripts/release_check
+	$(BIN)/mypy $(wildcard site/*.py)
 	$(BIN)/mypy scripts/snippets tests $(wildcard bench examples)
 
 layers: setup
@@ -101,6 +102,10 @@ mutants: setup servers ## Change the safety code in one place at a time: which c
 simulate: setup ## Replay a simulated cluster: make simulate SEED=42
 	@$(BIN)/python -m tests.simulation.cluster $(if $(SEED),--seed $(SEED)) $(ARGS)
 
+docs: ## Build the site of the documentation into build/site; a dead link is an error
+	@scripts/setup .venv-docs requirements/docs.lock
+	@.venv-docs/bin/python site/build.py $(ARGS)
+
 lock: ## Resolve the dependencies anew into requirements/*.lock
 	@scripts/lock
 
@@ -109,5 +114,5 @@ release-check: ## Build the sdist and the wheel, and try them on each Python tha
 	@.venv-release/bin/python scripts/release_check $(ARGS)
 
 clean: ## Remove everything that the targets made
-	rm -rf .venv .venv-bench .venv-lock .venv-release build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.* htmlcov
+	rm -rf .venv .venv-bench .venv-docs .venv-lock .venv-release build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.* htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -58,6 +58,10 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/integrations/test_celery_beat.py::*same_id?after*", "the other half of a kill that each commit has"),
     ("tests/integrations/test_celery_worker.py::*each_kind_of_end*", "a worker with the guard and one without"),
     ("tests/test_example_keep_celery.py*", "three beats and two workers for a quarter of a minute"),
+    (
+        "tests/test_tutorial.py*",
+        "a job of twenty seconds each half minute, as a reader types it; the README's kill in make check",
+    ),
     ("tests/test_recipes.py::*longer_than_the_visibility_timeout*", "a task of ten seconds"),
     ("tests/integrations/test_celery_struck.py*", "kills real workers of Celery, on Redis"),
     (
@@ -184,6 +188,7 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/servers/*", "the servers that tests start"),
     ("tests/test_servers_script.py*", "the script that installs them"),
     ("tests/test_mutants.py*", "the script that changes code"),
+    ("tests/test_site_built.py*", "builds the site, in an environment that needs the network once, and a browser"),
     ("tests/test_setup.py*", "the script that makes the environment"),
     ("tests/test_snippets.py*", "the script that runs snippets; make check runs it on the pages"),
     ("tests/test_scheduler_typing.py*", "a type checker over programs of users"),
