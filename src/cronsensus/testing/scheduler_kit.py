@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 from unittest.mock import patch
 
+from cronsensus.lock.worker_pool import acting_inline
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.node.executors.base import Call
@@ -17,15 +18,17 @@ from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.assertions import Assertions, name_of
 from cronsensus.testing.crashes import Crashes
 from cronsensus.testing.hand_executor import Died
+from cronsensus.testing.hand_holdings import HandHoldings, HandWaiter, HandWaiters
 from cronsensus.testing.hand_node import ByHand, HandNode
 from cronsensus.testing.journeys import Journeys
 from cronsensus.testing.kit_store import KitStore, KitWaits
-from cronsensus.testing.stage import AttemptRecord, KitOptions
+from cronsensus.testing.stage import AttemptRecord, HandTurned, KitOptions
 from cronsensus.testing.virtual_time import SECOND, Agenda, VirtualClock
 from cronsensus.timing.clock import SystemClock
 from cronsensus.triggers.zones import instant_in
 
 if TYPE_CHECKING:
+    from cronsensus.node.run import BaseRun
     from cronsensus.scheduler import Scheduler
 
 MOST_RUNS = 5_000
@@ -42,9 +45,9 @@ class Kit(Assertions, Crashes, Journeys):
     """A scheduler in memory, at a time that the test moves, with nodes that the test turns; ``with kit(…) as kit:``.
 
     No thread and no connection. Jobs run on the test's thread, in ``travel``, ``run_due`` and ``handle.result()``, and
-    only there does time move: ``time.sleep`` in a job, and ``asyncio.sleep`` in an async one, take no real time.
-    Arguments and results go through the codec; retries, timeouts and limits are the real ones. Alerts, pings and
-    start-up tasks do nothing.
+    there does time move, as well as where a lock is waited for: ``time.sleep`` in a job, and ``asyncio.sleep`` in an
+    async one, take no real time. Arguments and results go through the codec; retries, timeouts and limits are the real
+    ones. Alerts and pings do nothing.
 
     Attributes:
         scheduler: what is tested.
@@ -56,6 +59,8 @@ class Kit(Assertions, Crashes, Journeys):
 
     gone = False
     """What belongs to no node never ends."""
+    name = "test"
+    """Of the test as a process, which may hold locks too."""
 
     def __init__(self, scheduler: Scheduler, **options: Unpack[KitOptions]) -> None:
         """Do nothing yet; ``with`` begins."""
@@ -71,14 +76,24 @@ class Kit(Assertions, Crashes, Journeys):
         self.looked_at: set[int] = set()
         """Occurrences that the test has read."""
         self._records: list[AttemptRecord] = []
-        self._under_way: dict[int, tuple[HandNode, Call]] = {}
+        self.waiters: dict[str, set[HandWaiter]] = {}
+        self.call_waiters = HandWaiters(self)
+        self._under_way: dict[int, tuple[HandTurned, BaseRun]] = {}
+        self._asleep: list[tuple[int, str]] = []
+        """Jobs that sleep on the test's thread, and until when; the last one below all others."""
+        self._holdings: dict[HandTurned, HandHoldings] = {}
+        self._starting: HandNode | None = None
         self._lately: dict[str, list[int]] = {}
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as opening:
-            swapped = self.scheduler._swapped(self.store, self.clock, ByHand(self), KitWaits(self))  # noqa: SLF001
+            swapped = self.scheduler._swapped(  # noqa: SLF001
+                self.store, self.clock, ByHand(self), KitWaits(self), self._find_holdings
+            )
             self._lifecycle = opening.enter_context(swapped)
+            opening.enter_context(acting_inline())
+            opening.callback(self._close_holdings)
             opening.enter_context(patch("time.sleep", self._sleep_of(time.sleep)))  # noqa: TID251 - what a job calls
             opening.callback(self._kill_nodes)
             opening.callback(self._give_loop_back)
@@ -96,6 +111,12 @@ class Kit(Assertions, Crashes, Journeys):
         """Start one more node; return its name."""
         node = HandNode(self, self._lifecycle, len(self.dead) + len(self.nodes) + 1)
         self.nodes[node.name] = node
+        if self.options.get("startup", False):
+            self._starting = node
+            try:
+                self.scheduler.run_startup()
+            finally:
+                self._starting = None
         node.start_turning()
         return node.name
 
@@ -119,8 +140,10 @@ class Kit(Assertions, Crashes, Journeys):
         A ``finally`` of the job does run, unlike with ``kill -9``.
         """
         node = self._find_caller()
-        if node is None:
-            raise AssertionError("die() ends the process of a job: have a job call it, or kill(node) from the test")
+        if not isinstance(node, HandNode):
+            raise AssertionError(  # noqa: TRY004 - of the test that calls it
+                "die() ends the process of a job: have a job call it, or kill(node) from the test"
+            )
         if not node.gone:
             self.kill(node.name)
         raise Died
@@ -183,7 +206,7 @@ class Kit(Assertions, Crashes, Journeys):
         )
         self._refuse_endless(run.job)
         self._records.append(record)
-        self._under_way[id(run)] = node, call
+        self._under_way[id(run)] = node, run
         try:
             yield record
             self.kill_after(node, call)
@@ -194,6 +217,30 @@ class Kit(Assertions, Crashes, Journeys):
             error = record.error
             if error is not None and not isinstance(error, _OF_THE_RUN):
                 self._fatal = error  # Ctrl-C, pytest.fail, pytest.skip: they mean the test
+
+    def note_guarded(self, run: BaseRun, process: HandTurned) -> None:
+        """Note in which process a guarded call goes on."""
+        self._under_way[id(run)] = process, run
+
+    def drop_guarded(self, run: BaseRun) -> None:
+        """Note that it is over."""
+        self._under_way.pop(id(run), None)
+
+    def wake_waiters(self, name: str) -> None:
+        """Wake who waits for a lock, in whatever process."""
+        for waiter in list(self.waiters.get(name, ())):
+            waiter.wake()
+
+    def _find_holdings(self) -> HandHoldings:
+        """Return the locks and guarded calls of the process that asks."""
+        process = self._starting or self._find_caller() or self
+        if process not in self._holdings:
+            self._holdings[process] = HandHoldings(self, process)
+        return self._holdings[process]
+
+    def _close_holdings(self) -> None:
+        for holdings in self._holdings.values():
+            holdings.close()
 
     def _refuse_endless(self, job: str) -> None:
         lately = self._lately.setdefault(job, [])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypedDict
 
 from cronsensus.testing.virtual_time import Process
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cronsensus.node.run import BaseRun
     from cronsensus.scheduler import Scheduler
     from cronsensus.stores.memory import MemoryStore
+    from cronsensus.testing.hand_holdings import HandWaiter, HandWaiters
     from cronsensus.testing.virtual_time import Agenda, VirtualClock
 
 
@@ -29,6 +30,7 @@ class KitOptions(TypedDict, total=False):
         start: the time at which it begins: aware, or text, which without an offset is of ``tz``. Defaults to now.
         tz: the zone of times without an offset that belong to no job. Defaults to the scheduler's.
         nodes: how many take part. Defaults to 1. Where the last one dies, another is started a second later.
+        startup: whether each node runs the start-up tasks before it begins. Defaults to ``False``.
         audit: whether ``check``, which ends each test, audits the ledger. Defaults to ``True``.
         allow_failures: whether ``check`` accepts failed runs that the test did not look at. Defaults to ``False``.
     """
@@ -36,6 +38,7 @@ class KitOptions(TypedDict, total=False):
     start: datetime | str
     tz: str
     nodes: int
+    startup: bool
     audit: bool
     allow_failures: bool
 
@@ -64,7 +67,7 @@ class AttemptRecord:
 
 
 class HandTurned(Process, Protocol):
-    """A node, as what runs on it sees it."""
+    """A process, as what runs on it sees it: a node, or the test."""
 
     name: str
 
@@ -85,6 +88,8 @@ class Stage(Protocol):
     agenda: Agenda
     dead: set[int]
     looked_at: set[int]
+    waiters: dict[str, set[HandWaiter]]
+    call_waiters: HandWaiters
 
     @property
     def task_loop(self) -> TaskLoop | None:
@@ -111,6 +116,21 @@ class Stage(Protocol):
 
     def running(self, node: Any, call: Call) -> AbstractContextManager[AttemptRecord]:
         """Note that a job runs, for as long as the block goes on."""
+
+    def pass_while_blocked(self, seconds: float, what: str) -> None:
+        """Let the next thing happen, at most so long, for who waits for ``what``, which somebody else has."""
+
+    def wake_waiters(self, name: str) -> None:
+        """Wake who waits for a lock."""
+
+    def note_guarded(self, run: BaseRun, process: HandTurned) -> None:
+        """Note in which process a guarded call goes on."""
+
+    def drop_guarded(self, run: BaseRun) -> None:
+        """Note that it is over."""
+
+    def fail(self, why: str) -> NoReturn:
+        """Have the test fail, whatever jobs make of the exception."""
 
     def pass_below(self, seconds: float | None) -> None:
         """Let a job that has nothing to do wait for the next thing that happens, at most so long."""
