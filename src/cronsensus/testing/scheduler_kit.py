@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 from unittest.mock import patch
 
+from cronsensus.lock.waiter import Waiter
 from cronsensus.lock.worker_pool import acting_inline
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
@@ -18,17 +19,19 @@ from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.assertions import Assertions, name_of
 from cronsensus.testing.crashes import Crashes
 from cronsensus.testing.hand_executor import Died
-from cronsensus.testing.hand_holdings import HandHoldings, HandWaiter, HandWaiters
+from cronsensus.testing.hand_holdings import HandHoldings, HandWaiters
 from cronsensus.testing.hand_node import ByHand, HandNode
 from cronsensus.testing.journeys import Journeys
 from cronsensus.testing.kit_store import KitStore, KitWaits
 from cronsensus.testing.stage import AttemptRecord, HandTurned, KitOptions
-from cronsensus.testing.virtual_time import SECOND, Agenda, VirtualClock
+from cronsensus.testing.virtual_time import SECOND, Agenda, Process, VirtualClock
 from cronsensus.timing.clock import SystemClock
+from cronsensus.timing.durations import Duration, parse_duration
 from cronsensus.triggers.zones import instant_in
 
 if TYPE_CHECKING:
     from cronsensus.node.run import BaseRun
+    from cronsensus.once.waiters import Waiters
     from cronsensus.scheduler import Scheduler
 
 MOST_RUNS = 5_000
@@ -59,6 +62,7 @@ class Kit(Assertions, Crashes, Journeys):
 
     gone = False
     """What belongs to no node never ends."""
+    stands_until = 0
     name = "test"
     """Of the test as a process, which may hold locks too."""
 
@@ -76,13 +80,14 @@ class Kit(Assertions, Crashes, Journeys):
         self.looked_at: set[int] = set()
         """Occurrences that the test has read."""
         self._records: list[AttemptRecord] = []
-        self.waiters: dict[str, set[HandWaiter]] = {}
-        self.call_waiters = HandWaiters(self)
+        self.waiters: dict[str, set[Waiter]] = {}
+        self.call_waiters: Waiters = HandWaiters(self)
         self._under_way: dict[int, tuple[HandTurned, BaseRun]] = {}
         self._asleep: list[tuple[int, str]] = []
         """Jobs that sleep on the test's thread, and until when; the last one below all others."""
         self._holdings: dict[HandTurned, HandHoldings] = {}
         self._starting: HandNode | None = None
+        self._stays_down = False
         self._lately: dict[str, list[int]] = {}
         self._open = ExitStack()
 
@@ -109,6 +114,7 @@ class Kit(Assertions, Crashes, Journeys):
 
     def start_node(self) -> str:
         """Start one more node; return its name."""
+        self._stays_down = False
         node = HandNode(self, self._lifecycle, len(self.dead) + len(self.nodes) + 1)
         self.nodes[node.name] = node
         if self.options.get("startup", False):
@@ -134,6 +140,49 @@ class Kit(Assertions, Crashes, Journeys):
         if not self.nodes:
             self.agenda.call_in(RESTART, self._restart, self)
 
+    def kill_all(self) -> None:
+        """End all nodes so; none is started in their place before ``start_node``."""
+        self._stays_down = True
+        for name in list(self.nodes):
+            self.kill(name)
+
+    def stand_still(self, duration: Duration, *, node: str | None = None) -> None:
+        """Stop the process of the job that calls this for so long, as SIGSTOP or a paused machine does.
+
+        Where that is longer than the scheduler's ``lease``, the others give the node up, and take over what it runs.
+        Then it goes on, and learns that: ``run.lease_lost`` is set, and what the job returns counts for nothing.
+
+        Args:
+            duration: ``"1m"``, a ``timedelta``, or seconds.
+            node: in place of a call by a job: which node stands still from now on, while the test travels.
+        """
+        caller = self._find_caller() if node is None else self.nodes[node]
+        if not isinstance(caller, HandNode):
+            raise AssertionError(  # noqa: TRY004 - of the test that calls it
+                'stand_still() stops the process of a job: have a job call it, or say which: node="node-1"'
+            )
+        length = parse_duration(duration, what="duration").total_seconds()
+        caller.stands_until = self.clock.micros + round(length * SECOND)
+        self.agenda.call_at(caller.stands_until, caller.go_on, caller)
+        lease = self.scheduler.settings.lease.total_seconds()
+        if length > lease:
+            self.agenda.call_in(lease, lambda: self._give_up(caller), self)
+        if node is None:
+            self.sleep(length)
+
+    def _give_up(self, node: HandNode) -> None:
+        if not node.gone and node.stands_until > self.clock.micros:
+            self.store.reclaim({node.session_id})
+            self._wake_nodes(0.0)
+
+    def skew(self, node: str, by: Duration) -> None:
+        """Set the time of day of a node wrong: ``skew("node-1", "2h")``, or ``timedelta(hours=-2)``.
+
+        What is due is judged by the store's clock, so the ledger stays as it is.
+        """
+        shift = by if isinstance(by, timedelta) else parse_duration(by, what="by")
+        self.nodes[node].wall_clock.skew = shift
+
     def die(self, *_: Any, **__: Any) -> NoReturn:
         """End the process of the job that calls this: ``monkeypatch.setattr(shop, "send_mail", kit.die)``.
 
@@ -153,7 +202,7 @@ class Kit(Assertions, Crashes, Journeys):
             self.agenda.call_in(after, node.look_at_store, node)
 
     def _restart(self) -> None:
-        if not self.nodes:
+        if not self.nodes and not self._stays_down:
             self.start_node()
 
     def _kill_nodes(self) -> None:
@@ -225,6 +274,11 @@ class Kit(Assertions, Crashes, Journeys):
     def drop_guarded(self, run: BaseRun) -> None:
         """Note that it is over."""
         self._under_way.pop(id(run), None)
+
+    def find_process(self, run: BaseRun) -> Process:
+        """Return the process in which the code of a run goes on."""
+        found = self._under_way.get(id(run))
+        return self if found is None else found[0]
 
     def wake_waiters(self, name: str) -> None:
         """Wake who waits for a lock, in whatever process."""

@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Coroutine
 
+    from cronsensus.lock.waiter import Waiter
     from cronsensus.node.executors.base import Call
     from cronsensus.node.node import Node
     from cronsensus.node.run import BaseRun
+    from cronsensus.once.waiters import Waiters
     from cronsensus.scheduler import Scheduler
     from cronsensus.stores.memory import MemoryStore
-    from cronsensus.testing.hand_holdings import HandWaiter, HandWaiters
     from cronsensus.testing.virtual_time import Agenda, VirtualClock
 
 
@@ -88,8 +89,8 @@ class Stage(Protocol):
     agenda: Agenda
     dead: set[int]
     looked_at: set[int]
-    waiters: dict[str, set[HandWaiter]]
-    call_waiters: HandWaiters
+    waiters: dict[str, set[Waiter]]
+    call_waiters: Waiters
 
     @property
     def task_loop(self) -> TaskLoop | None:
@@ -128,6 +129,9 @@ class Stage(Protocol):
 
     def drop_guarded(self, run: BaseRun) -> None:
         """Note that it is over."""
+
+    def find_process(self, run: BaseRun) -> Process:
+        """Return the process in which the code of a run goes on."""
 
     def fail(self, why: str) -> NoReturn:
         """Have the test fail, whatever jobs make of the exception."""
