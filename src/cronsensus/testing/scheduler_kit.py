@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 from unittest.mock import patch
 
+from cronsensus.lifecycle.lifecycle import LAST_EVENTS
 from cronsensus.lock.waiter import Waiter
 from cronsensus.lock.worker_pool import acting_inline
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
@@ -17,6 +18,7 @@ from cronsensus.model.states import State
 from cronsensus.node.executors.base import Call
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.assertions import Assertions, name_of
+from cronsensus.testing.captured_alerts import CapturedAlerts
 from cronsensus.testing.crashes import Crashes
 from cronsensus.testing.hand_executor import Died
 from cronsensus.testing.hand_holdings import HandHoldings, HandWaiters
@@ -30,6 +32,7 @@ from cronsensus.timing.durations import Duration, parse_duration
 from cronsensus.triggers.zones import instant_in
 
 if TYPE_CHECKING:
+    from cronsensus.alerts.sending import Message
     from cronsensus.node.run import BaseRun
     from cronsensus.once.waiters import Waiters
     from cronsensus.scheduler import Scheduler
@@ -50,7 +53,7 @@ class Kit(Assertions, Crashes, Journeys):
     No thread and no connection. Jobs run on the test's thread, in ``travel``, ``run_due`` and ``handle.result()``, and
     there does time move, as well as where a lock is waited for: ``time.sleep`` in a job, and ``asyncio.sleep`` in an
     async one, take no real time. Arguments and results go through the codec; retries, timeouts and limits are the real
-    ones. Alerts and pings do nothing.
+    ones. What alerts would send is kept in ``alerts``; pings do nothing.
 
     Attributes:
         scheduler: what is tested.
@@ -99,6 +102,8 @@ class Kit(Assertions, Crashes, Journeys):
             self._lifecycle = opening.enter_context(swapped)
             opening.enter_context(acting_inline())
             opening.callback(self._close_holdings)
+            opening.callback(self.scheduler._bus.close, LAST_EVENTS)  # noqa: SLF001 - subscribers learn of it all
+            self._captured = CapturedAlerts(self)
             opening.enter_context(patch("time.sleep", self._sleep_of(time.sleep)))  # noqa: TID251 - what a job calls
             opening.callback(self._kill_nodes)
             opening.callback(self._give_loop_back)
@@ -225,6 +230,18 @@ class Kit(Assertions, Crashes, Journeys):
         self.looked_at.update(one.run for one in found)
         return found
 
+    @property
+    def alerts(self) -> list[Message]:
+        """What the scheduler's alerts would have sent so far, by webhook, mail or function; none of it went out.
+
+        Each has ``alert`` (its name), ``events``, ``subject``, ``text`` and ``data``.
+        """
+        with self._turning():
+            self._captured.look()
+        messages = list(self._captured.messages)
+        self.looked_at.update(event.run for one in messages for event in one.events if event.run is not None)
+        return messages
+
     def enqueued(self, job: Any = None) -> list[Occurrence]:
         """Return the runs that wait, of one job or of all, the oldest first: with ``args``, ``key``, ``due_at``."""
         where = OccurrenceFilter(job=None if job is None else name_of(job), states=(State.PENDING,))
@@ -259,6 +276,7 @@ class Kit(Assertions, Crashes, Journeys):
         try:
             yield record
             self.kill_after(node, call)
+            self._captured.look_soon()
             if len(self.nodes) > 1 and self.store.look().backlog:
                 self._wake_nodes(RECORDED)
         finally:

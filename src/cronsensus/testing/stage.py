@@ -97,6 +97,7 @@ class Stage(Protocol):
         """Return the loop of an async test that travels just now."""
 
     gone: bool
+    stands_until: int
 
     @property
     def nodes(self) -> Mapping[str, Node]:
