@@ -160,7 +160,7 @@ def test_starting_the_scheduler_starts_nothing_and_afterwards_all_is_as_before()
 
 
 def test_a_run_is_not_enqueued_into_a_transaction_of_ones_own_where_the_store_is_memory(week: Kit) -> None:
-    with pytest.raises(UnsupportedTransaction, match=r"in this test the store is memory.*real_store"):
+    with pytest.raises(UnsupportedTransaction, match=r"in this test the store is memory.*store=.sqlite"):
         shop.mail.enqueue_in(object(), 1)
 
 

@@ -56,6 +56,8 @@ class Journeys:
 
         def _is_busy(self) -> bool: ...
 
+        def _begin_journey(self) -> None: ...
+
     @property
     def now(self) -> datetime:
         """The time at which the kit stands, in ``tz``."""
@@ -132,6 +134,7 @@ class Journeys:
             until = self.clock.micros + (round(parse_duration(by, what="by").total_seconds() * SECOND) if by else 0)
         if until < self.clock.micros:
             raise AssertionError(f"{to} is before {self.now}: time only moves forward")
+        self._begin_journey()
         return until
 
     # --- what happens next --------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from cronsensus.lock.worker_pool import acting_inline
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.node.executors.base import Call
-from cronsensus.stores.memory import MemoryStore
+from cronsensus.stores.base import Store
 from cronsensus.testing.assertions import Assertions, name_of
 from cronsensus.testing.captured_alerts import CapturedAlerts
 from cronsensus.testing.crashes import Crashes
@@ -24,7 +24,7 @@ from cronsensus.testing.hand_executor import Died
 from cronsensus.testing.hand_holdings import HandHoldings, HandWaiters
 from cronsensus.testing.hand_node import ByHand, HandNode
 from cronsensus.testing.journeys import Journeys
-from cronsensus.testing.kit_store import KitStore, KitWaits
+from cronsensus.testing.kit_store import KitWaits, open_kit_store
 from cronsensus.testing.stage import AttemptRecord, HandTurned, KitOptions
 from cronsensus.testing.virtual_time import SECOND, Agenda, Process, VirtualClock
 from cronsensus.timing.clock import SystemClock
@@ -57,7 +57,7 @@ class Kit(Assertions, Crashes, Journeys):
 
     Attributes:
         scheduler: what is tested.
-        store: the memory store in the place of its own.
+        store: memory, or a SQLite file, in the place of its own.
         clock: the time of all nodes and of the store.
         nodes: those that live, by name.
         dead: the numbers of those that died.
@@ -77,7 +77,10 @@ class Kit(Assertions, Crashes, Journeys):
         start = options.get("start")
         self.clock = VirtualClock(SystemClock().now() if start is None else self.read_instant(start))
         self.agenda = Agenda(self.clock)
-        self.store = KitStore(self, scheduler.settings.namespace)
+        self.to_close = ExitStack()
+        self.store = open_kit_store(self, options.get("store", "memory"), scheduler.settings.namespace)
+        self._wakes_itself = not self.store.capabilities.transactional_finish
+        """Whether nothing can come into the store without a notification; a commit of the test's own sends none."""
         self.nodes: dict[str, HandNode] = {}
         self.dead: set[int] = set()
         self.looked_at: set[int] = set()
@@ -114,6 +117,7 @@ class Kit(Assertions, Crashes, Journeys):
 
     def __exit__(self, *_: object) -> None:
         self._open.close()
+        self.to_close.close()
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 
@@ -215,7 +219,7 @@ class Kit(Assertions, Crashes, Journeys):
             node.die()
         self.nodes.clear()
 
-    def notify_nodes(self, sender: MemoryStore) -> None:
+    def notify_nodes(self, sender: Store) -> None:
         """Wake the nodes, as a notification of the store does; but for the one that sent it."""
         for node in list(self.nodes.values()):
             if not node.owns(sender):
@@ -252,6 +256,10 @@ class Kit(Assertions, Crashes, Journeys):
         zone = self.tz if job is None else self.scheduler._operations.zone_of(name_of(job))  # noqa: SLF001
         return instant_in(time, zone, "time").astimezone(UTC)
 
+    def _begin_journey(self) -> None:
+        if not self._wakes_itself:
+            self._wake_nodes(0.0)
+
     def _is_busy(self) -> bool:
         """Whether anything runs, or is due now and may yet begin."""
         now = self.clock.now() + timedelta(milliseconds=1)
@@ -277,7 +285,7 @@ class Kit(Assertions, Crashes, Journeys):
             yield record
             self.kill_after(node, call)
             self._captured.look_soon()
-            if len(self.nodes) > 1 and self.store.look().backlog:
+            if not self._wakes_itself or (len(self.nodes) > 1 and self.store.look().backlog):
                 self._wake_nodes(RECORDED)
         finally:
             del self._under_way[id(run)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypedDict
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cronsensus.node.run import BaseRun
     from cronsensus.once.waiters import Waiters
     from cronsensus.scheduler import Scheduler
-    from cronsensus.stores.memory import MemoryStore
+    from cronsensus.stores.base import Store
     from cronsensus.testing.virtual_time import Agenda, VirtualClock
 
 
@@ -31,6 +31,8 @@ class KitOptions(TypedDict, total=False):
         start: the time at which it begins: aware, or text, which without an offset is of ``tz``. Defaults to now.
         tz: the zone of times without an offset that belong to no job. Defaults to the scheduler's.
         nodes: how many take part. Defaults to 1. Where the last one dies, another is started a second later.
+        store: ``"memory"``; ``"sqlite"``, a file of the kit's, for ``run.transaction()`` and ``enqueue_in``; or the URL
+            of a SQLite file of the test's own. Defaults to memory.
         startup: whether each node runs the start-up tasks before it begins. Defaults to ``False``.
         audit: whether ``check``, which ends each test, audits the ledger. Defaults to ``True``.
         allow_failures: whether ``check`` accepts failed runs that the test did not look at. Defaults to ``False``.
@@ -39,6 +41,7 @@ class KitOptions(TypedDict, total=False):
     start: datetime | str
     tz: str
     nodes: int
+    store: str
     startup: bool
     audit: bool
     allow_failures: bool
@@ -84,11 +87,12 @@ class Stage(Protocol):
     """A kit, as its nodes see it."""
 
     scheduler: Scheduler
-    store: MemoryStore
+    store: Store
     clock: VirtualClock
     agenda: Agenda
     dead: set[int]
     looked_at: set[int]
+    to_close: ExitStack
     waiters: dict[str, set[Waiter]]
     call_waiters: Waiters
 
@@ -107,7 +111,7 @@ class Stage(Protocol):
     def is_turning(self) -> bool:
         """Whether something of the agenda is going on, and not the test itself."""
 
-    def notify_nodes(self, sender: MemoryStore) -> None:
+    def notify_nodes(self, sender: Store) -> None:
         """Wake the nodes, but for the one that sent it."""
 
     def pass_time(self, seconds: float) -> None:
