@@ -29,6 +29,8 @@ WANTED = CallKey(SPEC, "k")
 
 
 class Waiter:
+    nap = NAP
+
     def __init__(self) -> None:
         self.joined = 0
         self.error: Exception | None = None
