@@ -1,60 +1,46 @@
-"""The example with three jobs in a row: a node is killed between extract and load, and each night is there once."""
+"""The example with three jobs in a row: its node dies before each line of each job, and each night is there once."""
 
+import importlib.util
 import sqlite3
-import subprocess
 import sys
-import time
 from contextlib import closing
 from pathlib import Path
+from types import ModuleType
 
-from cronsensus import Scheduler
-from cronsensus.audit import audit
-from cronsensus.model.occurrence import OccurrenceFilter
-from cronsensus.model.states import State
-from tests.scratch import scratch_folder
+import pytest
+
+from cronsensus.testing import kit
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "extract_load_report.py"
 
 
-def test_a_node_is_killed_between_extract_and_load_and_each_night_is_loaded_once():
-    with scratch_folder() as folder:
-        url, sales = f"sqlite:///{folder / 'nightly.db'}", folder / "sales.db"
-        command = [sys.executable, str(EXAMPLE), url, str(sales), "*/2 * * * * *"]
-        nodes = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(2)]
-        scheduler = Scheduler(url)
-        store = scheduler._opened.ready()
-
-        def succeeded(job: str) -> list[str]:
-            where = OccurrenceFilter(job=job, states=(State.SUCCEEDED,))
-            return [one.key for one in store.occurrences(where, limit=100)]
-
-        try:
-            wait_until(lambda: succeeded("report"))
-            for _ in range(2):
-                before = len(succeeded("extract"))
-                wait_until(lambda before=before: len(succeeded("extract")) > before)
-                killed = nodes.pop(0)
-                killed.kill()
-                killed.wait()
-                nodes.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
-            reported = len(succeeded("report"))
-            wait_until(lambda: len(succeeded("report")) >= reported + 2)
-        finally:
-            for one in nodes:
-                one.terminate()
-            for one in nodes:
-                one.wait(20)
-        loaded = succeeded("load")
-        with closing(sqlite3.connect(sales)) as connection:
-            rows = connection.execute("SELECT run FROM night").fetchall()
-        report = audit(store)
-        scheduler._opened.close()
-    assert len(set(rows)) == len(rows) >= len(loaded) >= 3
-    assert report.ok, report
+@pytest.fixture
+def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.setattr(sys, "argv", [str(EXAMPLE), "sqlite:///nightly.db", str(tmp_path / "sales.db")])
+    spec = importlib.util.spec_from_file_location("extract_load_report", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def wait_until(what, seconds: float = 40.0) -> None:
-    until = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.02)
+@pytest.mark.parametrize("job", ["extract", "load", "report"])
+def test_wherever_a_node_dies_each_night_is_loaded_once_and_reported(example: ModuleType, job: str) -> None:
+    sales = Path(example.SALES)
+    points = 0
+    with kit(example.scheduler, start="2027-01-01 02:59:30", nodes=2) as nights:
+        for point in nights.crash_everywhere(
+            getattr(example, job), reset=lambda: sales.unlink(missing_ok=True), run=travel_three_nights
+        ):
+            with closing(sqlite3.connect(sales)) as connection:
+                rows = connection.execute("SELECT run FROM night").fetchall()
+            assert len(set(rows)) == len(rows) == 3, point
+            points += 1
+    assert points >= 3
+
+
+def travel_three_nights(nights) -> None:
+    nights.travel("3m")
+    for job in ("extract", "load", "report"):
+        assert [str(run.state) for run in nights.runs(job)] == ["succeeded"] * 3

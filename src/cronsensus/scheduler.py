@@ -30,7 +30,7 @@ from cronsensus.jobs.runs import Runs
 from cronsensus.lifecycle.lifecycle import Lifecycle
 from cronsensus.model.job import JobDefaults, Policies, unknown_option
 from cronsensus.once.declaring import Guards
-from cronsensus.opened.opened_store import OpenedStore, refuse_connection
+from cronsensus.opened.opened_store import Holdings, OpenedStore, refuse_connection
 from cronsensus.opened.scheduler_setup import Setup
 from cronsensus.process.forking import mind_forks
 from cronsensus.security.masking import mask
@@ -201,7 +201,14 @@ class Scheduler:
         return self._lifecycle.part
 
     @contextmanager
-    def _swapped(self, store: Store, clock: Clock, part: Participation, waits: Waits) -> Iterator[Lifecycle]:
+    def _swapped(
+        self,
+        store: Store,
+        clock: Clock,
+        part: Participation,
+        waits: Waits,
+        find_holdings: Callable[[], Holdings],
+    ) -> Iterator[Lifecycle]:
         """Use another store, and nodes that somebody else turns, until the block ends; for ``cronsensus.testing``.
 
         Raises:
@@ -211,7 +218,7 @@ class Scheduler:
         if not self._opened.is_swapped and (not lifecycle.part.is_over or lifecycle.waits):
             raise ConfigurationError("this scheduler is started; test it before start(), or after stop()")
         kept = lifecycle.part, lifecycle.on_declared, setup.given_clock
-        with self._opened.swapped(store, waits):
+        with self._opened.swapped(store, waits, find_holdings):
             # No alert watches: its messages would go out.
             lifecycle.part, lifecycle.on_declared, setup.given_clock = part, lambda *_: None, clock
             try:

@@ -115,9 +115,9 @@ class HandWatch:
     def look(self, seconds: float = 10) -> None:
         """Look after so many seconds, and send what was found."""
         self._cluster.advance(seconds)
-        self._mark = self._alerts._send_new(self._alert, self._cluster.store, self._mark)
+        self._mark = self._alerts.send_next(self._alert, self._cluster.store, self._mark)
         if self._mark.letter:
-            self._mark = self._alerts._send_pending(self._alert, self._cluster.store, self._mark)
+            self._mark = self._alerts.send_next(self._alert, self._cluster.store, self._mark)
 
 
 # --- once, and what it says -------------------------------------------------------------------------------------------
@@ -412,7 +412,7 @@ def test_an_idle_node_whose_process_ended_is_told_before_its_lease_has_run_out_a
     told: list[Event] = []
     mark = structs.replace(read_mark(store), wrong=wrong)
     store.reclaim(["gone"])
-    alerts._send_new(Alert(told.extend, on="node_lost"), store, mark)
+    alerts.send_next(Alert(told.extend, on="node_lost"), store, mark)
     assert told == []
 
 

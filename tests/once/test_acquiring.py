@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from cronsensus.errors import ConfigurationError, StoreUnavailable
-from cronsensus.lock.drive import NAP, Pause
+from cronsensus.lock.drive import Pause
+from cronsensus.lock.waiter import NAP
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionView
@@ -28,6 +29,8 @@ WANTED = CallKey(SPEC, "k")
 
 
 class Waiter:
+    nap = NAP
+
     def __init__(self) -> None:
         self.joined = 0
         self.error: Exception | None = None

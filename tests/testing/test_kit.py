@@ -10,6 +10,7 @@ import pytest
 
 from cronsensus import Alert, Run, RunFailed, Scheduler, State, cron
 from cronsensus.errors import ConfigurationError, UnsupportedTransaction
+from cronsensus.integrations import check_ins
 from cronsensus.testing import Kit, kit, scheduler_kit
 from tests.testing import shop
 
@@ -159,7 +160,7 @@ def test_starting_the_scheduler_starts_nothing_and_afterwards_all_is_as_before()
 
 
 def test_a_run_is_not_enqueued_into_a_transaction_of_ones_own_where_the_store_is_memory(week: Kit) -> None:
-    with pytest.raises(UnsupportedTransaction, match=r"in this test the store is memory.*real_store"):
+    with pytest.raises(UnsupportedTransaction, match=r"in this test the store is memory.*store=.sqlite"):
         shop.mail.enqueue_in(object(), 1)
 
 
@@ -223,3 +224,55 @@ def test_what_comes_after_others_and_all_items_of_a_batch_run_at_once_and_no_ale
         assert [run.state for run in one.runs(broken)] == [State.FAILED]
         one.check()
     assert sent == []
+
+
+def test_what_alerts_would_send_is_kept_and_no_request_leaves() -> None:
+    called: list[object] = []
+    scheduler = Scheduler(
+        "memory://",
+        alerts=[
+            Alert("https://hooks.invalid/x", on=["failed", "recovered"], name="hook"),
+            Alert(called.append, on=["missed", "node_lost", "overdue"], name="pager"),
+        ],
+    )
+
+    @scheduler.job(cron("0 3 * * *"))
+    def nightly(run: Run) -> None:
+        if run.scheduled_for is not None and run.scheduled_for.day == 2:
+            raise ValueError("no paper")
+
+    @scheduler.job(cron("0 4 * * *"), catch_up="none", grace="1m", overdue="26h")
+    def report() -> None: ...
+
+    with kit(scheduler, start="2027-01-01 00:00") as shop:
+        shop.travel(to="2027-01-02 01:00")
+        assert shop.alerts == []
+        shop.travel(to="2027-01-02 03:30")
+        [failed] = shop.alerts
+        assert (failed.alert, failed.events[0].job) == ("hook", "nightly")
+        assert "no paper" in failed.text
+        shop.travel(to="2027-01-03 03:30")
+        assert [one.events[0].event for one in shop.alerts] == ["failed", "recovered"]
+        shop.kill_all()
+        shop.travel("2d")
+        shop.start_node()
+        shop.travel("1h")
+        events = [event.event for one in shop.alerts for event in one.events if one.alert == "pager"]
+        assert {"missed", "overdue"} <= set(events)
+        shop.check()  # the failed run was seen by its alert
+    assert called == []
+
+
+def test_no_check_in_of_a_test_goes_to_the_monitor_of_the_real_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    pings: list[str] = []
+    monkeypatch.setattr(check_ins._Pinging, "send", lambda _, url, __: pings.append(url))
+    scheduler = Scheduler("memory://")
+    check_ins.healthchecks(scheduler, "https://hc.invalid/KEY")
+
+    @scheduler.job(cron("0 3 * * *"))
+    def nightly() -> None: ...
+
+    with kit(scheduler) as shop:
+        shop.travel("2d")
+        shop.assert_ran_once(nightly, on=shop.now.date())
+    assert pings == []

@@ -30,7 +30,7 @@ from cronsensus.alerts.conditions import (
 from cronsensus.alerts.events import AGAIN, SLOW, Event, Mark, read_events, read_mark
 from cronsensus.alerts.message_words import MOST_TOLD, events_as_data, write_subject, write_text
 from cronsensus.alerts.muting import list_muted
-from cronsensus.alerts.sending import LONGEST_WAIT, Message, send_message
+from cronsensus.alerts.sending import LONGEST_WAIT, Message, Target, send_message
 from cronsensus.errors import AlertNotSent, DuplicateJob, InvalidOption, Retry
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.time_words import exact_time
@@ -66,6 +66,7 @@ OPTIONS: dict[str, Any] = {
 """Policies of the jobs: they never end, and go before other work."""
 
 _log = Logger("cronsensus.alerts")
+Send = Callable[[Target, Message, str | None], None]
 _decode = json.Decoder(Mark).decode
 
 
@@ -147,7 +148,7 @@ class Alerts:
         mark = read_mark(store) if mine is None or mine.note is None else _decode(mine.note)
         if mine is not None and mine.note is not None:
             try:
-                mark = self._send_pending(alert, store, mark) if mark.letter else self._send_new(alert, store, mark)
+                mark = self.send_next(alert, store, mark)
             except AlertNotSent as error:
                 if error.after is None:
                     raise
@@ -155,14 +156,28 @@ class Alerts:
         after = timedelta(0) if mark.letter else EVERY
         raise EndsAs(Again(after, failed=False, note=json.encode(mark).decode()), "watching")
 
-    def _send_pending(self, alert: Alert, store: Store, mark: Mark) -> Mark:
+    def send_next(self, alert: Alert, store: Store, mark: Mark, send: Send | None = None) -> Mark:
+        """Send what an earlier look has found, or look for what is new; return the mark for the next call.
+
+        Args:
+            alert: who is told of what.
+            store: where it happened.
+            mark: from the last call, or ``read_mark``.
+            send: what takes a message to its target; ``None``: the network.
+
+        Raises:
+            AlertNotSent: the message was not taken, as far as is known.
+        """
+        return (self._send_pending if mark.letter else self._send_new)(alert, store, mark, send or send_message)
+
+    def _send_pending(self, alert: Alert, store: Store, mark: Mark, send: Send) -> Mark:
         """Send what an earlier look has found; return the mark without it."""
         silent = _list_silenced(store, mark.letter)
         if events := [one for one in mark.letter if one.job not in silent]:
-            send_message(alert.target, self.make_message(alert, store, events, named_by=mark.letter), alert.secret)
+            send(alert.target, self.make_message(alert, store, events, named_by=mark.letter), alert.secret)
         return structs.replace(mark, letter=(), sent=(*mark.sent, to_micros(store.now())))
 
-    def _send_new(self, alert: Alert, store: Store, mark: Mark) -> Mark:
+    def _send_new(self, alert: Alert, store: Store, mark: Mark, send: Send) -> Mark:
         """Tell what is new; return the mark for the next look, which is the same as long as it is too soon to tell."""
         found, then = read_events(store, mark, takeovers="taken_over" in alert.on, items="items_failed" in alert.on)
         found = in_rows(store, found, alert.in_row, mark.wrong)
@@ -184,7 +199,7 @@ class Alerts:
         if len(events) <= MOST_TOLD:
             # First the mark says what is sent, else it is another message with another id after a death in between.
             return structs.replace(then, sent=sent, letter=tuple(events))
-        send_message(alert.target, self.make_message(alert, store, events), alert.secret)
+        send(alert.target, self.make_message(alert, store, events), alert.secret)
         return structs.replace(then, sent=(*sent, now))
 
     def _read_conditions(self, alert: Alert, store: Store, mark: Mark, found: list[Event]) -> tuple[list[Event], Mark]:

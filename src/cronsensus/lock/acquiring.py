@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from cronsensus.lock.backend import LockBackend, LockRequest
-from cronsensus.lock.drive import NAP, Flow, Pause, adrive_flow, drive_flow
+from cronsensus.lock.drive import Flow, Pause, adrive_flow, drive_flow
 from cronsensus.lock.lease import Lease
 from cronsensus.lock.waiter import Waiter
 from cronsensus.lock.worker_pool import on_worker
@@ -68,7 +68,7 @@ def _wait_for_reason(backend: LockBackend, waiter: Waiter, until: float) -> Gene
     """Wait for a reason to try again: a notification, a dead holder, the next poll, or the timeout."""
     look_at = min(until, backend.clock.monotonic() + waiter.seconds_to_retry)
     while (left := look_at - backend.clock.monotonic()) > 0:
-        if (yield Pause(waiter, min(left, NAP))) or waiter.is_abandoned():
+        if (yield Pause(waiter, min(left, waiter.nap))) or waiter.is_abandoned():
             return
 
 

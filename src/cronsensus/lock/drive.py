@@ -14,9 +14,6 @@ from cronsensus.lock.waiter import Waiter
 from cronsensus.lock.worker_pool import on_worker
 from cronsensus.node.loops import refuse_to_block
 
-NAP = 0.1
-"""Seconds between two checks whether a holder's process is dead; they ask no store."""
-
 Found = TypeVar("Found")
 
 

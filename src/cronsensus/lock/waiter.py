@@ -16,6 +16,8 @@ SEEN_FOR = 0.5
 """Seconds between two reads of a lock's holders, since waiters may be many and try often."""
 AFTER_THE_END = 0.003
 """Seconds after a lock's end at which a waiter tries again: a little late rather than a little early."""
+NAP = 0.1
+"""Seconds between two checks whether a holder's process is dead; they ask no store."""
 POLLS = (0.005, 0.25)
 """Least and most seconds between two tries of a waiter without notifications."""
 
@@ -26,7 +28,10 @@ class Waiter:
     Attributes:
         at_most: seconds without a notification after which to try all the same.
         news: whether it was notified and has not tried since.
+        nap: seconds after which its wait is interrupted for a check whether a holder's process is dead.
     """
+
+    nap = NAP
 
     def __init__(self, clock: Clock, *, at_most: float) -> None:
         self.at_most = at_most

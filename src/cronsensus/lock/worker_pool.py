@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import TypeVar
 
 from cronsensus.process.background import Act, Background, Gone
@@ -26,6 +27,20 @@ _pool = Background("cronsensus-lock", most=THREADS, log=_log)
 _renewing = Background("cronsensus-lock-renewal", most=THREADS, log=_log)
 
 
+_is_inline = False
+
+
+@contextmanager
+def acting_inline() -> Iterator[None]:
+    """Do acts on the thread that submits them until the block ends, for tests that have one thread and one order."""
+    global _is_inline  # noqa: PLW0603 - of the process, as the pool is
+    before, _is_inline = _is_inline, True
+    try:
+        yield
+    finally:
+        _is_inline = before
+
+
 def submit_renewal(act: Act) -> None:
     """Run ``act`` on a thread for renewals: calls that wait for a busy store could occupy all others."""
     _renewing.submit(act)
@@ -33,7 +48,10 @@ def submit_renewal(act: Act) -> None:
 
 def submit_act(act: Act) -> None:
     """Run ``act`` on a thread of this pool."""
-    _pool.submit(act)
+    if _is_inline:
+        act()
+    else:
+        _pool.submit(act)
 
 
 def submit_drop(act: Act) -> None:
@@ -71,7 +89,7 @@ def _ask_async(ask: Callable[[], Answer]) -> Future[Answer]:
         else:
             asked.set_result(answer)
 
-    _pool.submit(act)
+    submit_act(act)
     return asked
 
 
@@ -111,7 +129,7 @@ def _retrieve_error(done: asyncio.Future[Answer]) -> None:
 def _hand_over(done: Future[Answer], in_vain: Callable[[Answer], object]) -> None:
     if not done.cancelled() and done.exception() is None:
         answer = done.result()
-        _pool.submit(lambda: in_vain(answer))
+        submit_act(lambda: in_vain(answer))
 
 
 def _in_child() -> None:

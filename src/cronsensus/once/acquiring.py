@@ -15,7 +15,7 @@ from functools import partial
 from typing import TypeGuard
 
 from cronsensus.errors import StoreError
-from cronsensus.lock.drive import NAP, Flow, Pause
+from cronsensus.lock.drive import Flow, Pause
 from cronsensus.lock.worker_pool import submit_act
 from cronsensus.model.occurrence import Occurrence
 from cronsensus.model.session import SessionView
@@ -140,7 +140,7 @@ class _Waiting:
         look_at = min(self._until, self._clock.monotonic() + (LOOK_AGAIN if self._has_joined else self._pause))
         self._pause = min(self._pause * GROWTH, LONGEST_PAUSE)
         while (left := look_at - self._clock.monotonic()) > 0:
-            if (yield Pause(self._waiter, min(left, NAP))):
+            if (yield Pause(self._waiter, min(left, self._waiter.nap))):
                 self._has_joined = False  # a notification takes the waiter out of the queue
                 return
             if self._called_off() or self._claims.is_gone(self._holder):

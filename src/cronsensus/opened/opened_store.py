@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cronsensus.config import Settings
 from cronsensus.errors import ConfigurationError, InvalidOption
@@ -28,6 +28,16 @@ if TYPE_CHECKING:
     from cronsensus.outside.outside import Outside
 
 _log = Logger("cronsensus.scheduler")
+
+
+class Holdings(Protocol):
+    """The locks and guarded calls of one process."""
+
+    def lock_backend(self) -> StoreLockBackend:
+        """Return what holds its locks."""
+
+    def claims(self) -> Claims:
+        """Return what holds its claims of guarded functions."""
 
 
 class OpenedStore:
@@ -59,6 +69,8 @@ class OpenedStore:
         self._lock_backend: StoreLockBackend | None = None
         self._claims: Claims | None = None
         self._outside: OutsideClaims | None = None
+        self._find_holdings: Callable[[], Holdings] | None = None
+        """In a test, whose processes share one memory: those of the process that asks."""
         self._place = ("", "")
         self._crossed_a_fork = False
         self._warns_of_memory = False
@@ -131,6 +143,8 @@ class OpenedStore:
         """Return what holds this process's locks in the store."""
         from cronsensus.lock.in_store import StoreLockBackend
 
+        if self._find_holdings is not None:
+            return self._find_holdings().lock_backend()
         with self.lock:
             if self._lock_backend is None:
                 self._lock_backend = StoreLockBackend(
@@ -147,6 +161,8 @@ class OpenedStore:
         """Return what holds this process's claims of guarded functions in the store."""
         from cronsensus.once.claims import Claims
 
+        if self._find_holdings is not None:
+            return self._find_holdings().claims()
         with self.lock:
             if self._claims is None:
                 self._claims = Claims(self.shared(), self._setup.clock, **self._of_claims())
@@ -184,10 +200,14 @@ class OpenedStore:
         self._store = self._shared = self._heartbeat = None
 
     @contextmanager
-    def swapped(self, store: Store, waits: Waits) -> Iterator[None]:
-        """Use ``store`` in the place of that of the settings, whatever they say meanwhile, until the block ends."""
+    def swapped(self, store: Store, waits: Waits, find_holdings: Callable[[], Holdings]) -> Iterator[None]:
+        """Use ``store`` in the place of that of the settings, whatever they say meanwhile, until the block ends.
+
+        ``find_holdings`` gives the locks and guarded calls of the process of a test that asks.
+        """
         nothing_open = {
-            "_given": store, "waits": waits, "is_swapped": True, "_place": ("", ""), "_migrated": False,
+            "_given": store, "waits": waits, "_find_holdings": find_holdings, "is_swapped": True, "_place": ("", ""),
+            "_migrated": False,
             **dict.fromkeys(("_store", "_shared", "_heartbeat", "_lock_backend", "_claims", "_outside")),
         }  # fmt: skip
         with self.lock:

@@ -15,7 +15,8 @@ def kit(scheduler: Scheduler, **options: Unpack[KitOptions]) -> Kit:
 
     Args:
         scheduler: one that is not started, also if it was made with the URL of a real store.
-        options: see ``KitOptions``: ``start``, ``tz``, ``nodes``, ``audit``, ``allow_failures``.
+        options: see ``KitOptions``: ``start``, ``tz``, ``nodes``, ``store``, ``startup``, ``audit`` and
+            ``allow_failures``.
 
     Example:
         >>> from cronsensus import Scheduler, cron

@@ -12,7 +12,7 @@ from cronsensus.insight.why import Why, explain_time
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
-from cronsensus.stores.memory import MemoryStore
+from cronsensus.stores.base import Store
 from cronsensus.triggers.zones import load_zone
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Assertions:
     """The assertions of a kit."""
 
     scheduler: Scheduler
-    store: MemoryStore
+    store: Store
     tz: str
     options: KitOptions
     looked_at: set[int]

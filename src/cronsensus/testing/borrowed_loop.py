@@ -122,7 +122,9 @@ class BorrowedLoop:
         timer.on_cancel = lambda: self._timers.pop(timer, None)
         self._timers[timer] = run
         micros = round((when - self._kit.clock.monotonic()) * SECOND)
-        self._kit.agenda.call_at(self._kit.clock.micros + micros, lambda: self._fire(timer), self._kit)
+        self._kit.agenda.call_at(
+            self._kit.clock.micros + micros, lambda: self._fire(timer), self._kit.find_process(run)
+        )
         return timer
 
     def _fire(self, timer: _VirtualTimer) -> None:

@@ -23,6 +23,8 @@ from cronsensus.node.executors.attempt import Attempt, Attempts, call_arguments,
 from cronsensus.node.executors.base import Call, Done, Executor
 from cronsensus.node.executors.result import ending_of_error, ending_of_value, never_begun, timed_out
 from cronsensus.node.registered import Registered
+from cronsensus.node.run import BaseRun
+from cronsensus.process.interrupts import Event
 
 if TYPE_CHECKING:
     from cronsensus.membership.timer import Timer
@@ -82,6 +84,7 @@ class HandExecutor(Executor):
         if not call.run.may_begin():
             self._attempts.end_attempt(attempt, never_begun(call.run))
             return
+        _make_waits_virtual(call.run, kit)
         if (loop := kit.task_loop) is not None and _is_async(call.registered):
             task = loop.start_task(call.run, self._node, self._perform_task(attempt))
             attempt.cancel = task.cancel
@@ -141,6 +144,26 @@ class HandExecutor(Executor):
             attempt.cancel = lambda: None
             loop.close()
             asyncio._set_running_loop(outer)  # noqa: SLF001
+
+
+class _HandEvent(Event):
+    """An event of a run: a job that waits for it lets virtual time pass."""
+
+    def __init__(self, kit: Stage) -> None:
+        super().__init__()
+        self._kit = kit
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is set, or for so many seconds; return whether it was."""
+        clock = self._kit.clock
+        until = float("inf") if timeout is None else clock.monotonic() + timeout
+        while not self.is_set() and (left := until - clock.monotonic()) > 0:
+            self._kit.pass_below(None if timeout is None else left)  # which passes 1 µs at least
+        return self.is_set()
+
+
+def _make_waits_virtual(run: BaseRun, kit: Stage) -> None:
+    run._cancelled, run._lease_lost = _HandEvent(kit), _HandEvent(kit)  # noqa: SLF001 - nothing has set them yet
 
 
 def _is_async(registered: Registered) -> bool:

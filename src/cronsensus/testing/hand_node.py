@@ -19,7 +19,7 @@ from cronsensus.node.settings import NodeSettings
 from cronsensus.node.waking import IDLE
 from cronsensus.process.interrupts import Event
 from cronsensus.testing.hand_executor import HandExecutor
-from cronsensus.testing.virtual_time import FAR, Crank, Deadlines
+from cronsensus.testing.virtual_time import FAR, Crank, Deadlines, SkewedClock
 
 if TYPE_CHECKING:
     from cronsensus.lifecycle.lifecycle import Lifecycle
@@ -41,7 +41,13 @@ class HandNode(Node):
     Attributes:
         name: what people call it.
         gone: whether it has died.
+        stands_until: until when its process is stopped, in microseconds of the clock.
+        wall_clock: what it takes the time of day from.
+        session_id: of its present session.
     """
+
+    stands_until = 0
+    session_id = ""
 
     def __init__(self, kit: Stage, lifecycle: Lifecycle, pid: int) -> None:
         """Make a node that is not started yet; ``pid`` numbers the nodes of a test from 1."""
@@ -49,6 +55,7 @@ class HandNode(Node):
         self.pid = pid
         self.name = f"node-{pid}"
         self.gone = False
+        self.wall_clock = SkewedClock(kit.clock)
         self._numbers = itertools.count(1)
         agenda, settings = kit.agenda, kit.scheduler.settings
         self._turning = Crank(agenda, self, self._do_round)
@@ -57,7 +64,7 @@ class HandNode(Node):
         parts["registry"] = {name: one for name, one in parts["registry"].items() if not is_internal(name)}
         super().__init__(
             kit.store,
-            kit.clock,
+            self.wall_clock,
             NodeSettings(
                 name=self.name,
                 lease=_LEASE,
@@ -86,6 +93,12 @@ class HandNode(Node):
         """End without a word, as by ``kill -9``."""
         self.gone = True
         self.drop_logs()
+
+    def go_on(self) -> None:
+        """Go on after a standstill: learn from the store whether it was given up meanwhile."""
+        self._renewer.request_renewal()
+        self._renewer.renew(self._store)
+        self.look_at_store()
 
     def owns(self, handle: object) -> bool:
         """Whether this is the handle of its rounds."""
@@ -120,8 +133,9 @@ class HandNode(Node):
 
     def _new_session(self) -> SessionSpec:
         scheduler = self.kit.scheduler
+        self.session_id = f"{self.pid:04}-{self.name}-{next(self._numbers)}"
         return SessionSpec(
-            id=f"{self.pid:04}-{self.name}-{next(self._numbers)}",
+            id=self.session_id,
             node=self.name,
             host=HOST,
             pid=self.pid,

@@ -15,9 +15,8 @@ from cronsensus.testing.virtual_time import SECOND
 from cronsensus.timing.durations import Duration, parse_duration
 
 if TYPE_CHECKING:
-    from cronsensus.node.executors.base import Call
-    from cronsensus.testing.hand_node import HandNode
-    from cronsensus.testing.stage import AttemptRecord, Stage
+    from cronsensus.node.run import BaseRun
+    from cronsensus.testing.stage import AttemptRecord, HandTurned, Stage
     from cronsensus.testing.virtual_time import Agenda, VirtualClock
 
 MOST_ASLEEP = 50
@@ -42,7 +41,8 @@ class Journeys:
     _depth = 0
     _fatal: BaseException | None = None
     _records: list[AttemptRecord]
-    _under_way: dict[int, tuple[HandNode, Call]]
+    _under_way: dict[int, tuple[HandTurned, BaseRun]]
+    _asleep: list[tuple[int, str]]
 
     if TYPE_CHECKING:
 
@@ -55,6 +55,8 @@ class Journeys:
             raise NotImplementedError
 
         def _is_busy(self) -> bool: ...
+
+        def _begin_journey(self) -> None: ...
 
     @property
     def now(self) -> datetime:
@@ -132,6 +134,7 @@ class Journeys:
             until = self.clock.micros + (round(parse_duration(by, what="by").total_seconds() * SECOND) if by else 0)
         if until < self.clock.micros:
             raise AssertionError(f"{to} is before {self.now}: time only moves forward")
+        self._begin_journey()
         return until
 
     # --- what happens next --------------------------------------------------------------------------------------------
@@ -176,27 +179,31 @@ class Journeys:
 
     def pass_below(self, seconds: float | None) -> None:
         """Let a job that has nothing to do wait for the next thing that happens, at most so long."""
-        node, call = self._under_way[id(current_run())]
+        process, run = self._under_way[id(current_run())]
         until = self.clock.micros + round((LONGEST_WAIT if seconds is None else seconds) * SECOND) + 1
         with self._turning(self.task_loop):
             happened = self._turn_next(until)
-        if node.gone:
+        if process.gone:
             raise Died
         if seconds is None and not happened:
-            self.fail(f"{call.run.job!r} waits for something that nothing brings")
+            self.fail(f"{run.job!r} waits for something that nothing brings")
 
     def sleep(self, seconds: float) -> None:
         """Let the job that calls this sleep; what is due meanwhile happens."""
-        node, call = self._under_way[id(current_run())]
+        process, run = self._under_way[id(current_run())]
         until = self.clock.micros + round(seconds * SECOND)
-        with self._turning(self.task_loop):
-            while self._turn_next(until):
-                pass
-        if node.gone:
+        self._asleep.append((until, run.job))
+        try:
+            with self._turning(self.task_loop):
+                while self._turn_next(until):
+                    pass
+        finally:
+            self._asleep.pop()
+        if process.gone:
             raise Died
         if (late := self.clock.micros - until) > SECOND:
             self.fail(
-                f"{call.run.job!r} slept for {seconds:g} s and woke {late // SECOND} s too late: another job slept at "
+                f"{run.job!r} slept for {seconds:g} s and woke {late // SECOND} s too late: another job slept at "
                 "the same time, and both do so on the test's thread; give them other times in this test"
             )
 
@@ -207,6 +214,19 @@ class Journeys:
             return
         with self._turning():
             self._turn_next(self.clock.micros + round(seconds * SECOND))
+
+    def pass_while_blocked(self, seconds: float, what: str) -> None:
+        """Let the next thing happen, at most so long, for who waits for ``what``, which somebody else has.
+
+        Who has it may sleep below on this thread, and then never wakes: that is a failure of the test.
+        """
+        for until, job in self._asleep:
+            if self.clock.micros - until > SECOND:
+                self.fail(
+                    f"{what} is waited for on the test's thread, below {job!r}, which sleeps there, should have gone "
+                    "on by now and cannot; give them other times in this test, or make them async and await atravel()"
+                )
+        self.pass_time(seconds)
 
     async def apass_time(self, seconds: float) -> None:
         """Let the next thing happen within so many seconds, or else let them pass: an async caller waits for a run."""
@@ -223,8 +243,8 @@ class Journeys:
             await loop.settle()
         self._raise_fatal()
 
-    def _find_caller(self) -> HandNode | None:
-        """Return the node of the job that calls this."""
+    def _find_caller(self) -> HandTurned | None:
+        """Return the process of the job or guarded call that calls this."""
         found = self._under_way.get(id(current_run()))
         return None if found is None else found[0]
 

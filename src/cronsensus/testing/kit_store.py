@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from cronsensus.errors import UnsupportedTransaction
+from cronsensus.errors import InvalidOption, UnsupportedTransaction
 from cronsensus.model.occurrence import Claim, Item, Note, Occurrence, OccurrenceFilter
 from cronsensus.opened.waits import Waits
+from cronsensus.stores.base import Store
 from cronsensus.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -57,10 +59,29 @@ class KitStore(MemoryStore):
         raise _refuse_transaction("aenqueue_in(…)")
 
 
+def open_kit_store(kit: Stage, store: str, namespace: str) -> Store:
+    """Return the store that a kit is to have: ``"memory"``, ``"sqlite"`` or the URL of a file of the test's own."""
+    if store == "memory":
+        return KitStore(kit, namespace)
+    if store == "sqlite":
+        folder = kit.to_close.enter_context(TemporaryDirectory(prefix="cronsensus-"))
+        store = f"sqlite:///{folder}/test.db"
+    if not store.startswith("sqlite:"):
+        raise InvalidOption(
+            f"store={store!r}: a kit has memory, sqlite, or the URL of a file of the test's own, sqlite:///…; other "
+            "stores have clocks that no test moves"
+        )
+    from cronsensus.testing.kit_sqlite_store import KitSqliteStore
+
+    opened = KitSqliteStore.open_for(kit, store, namespace)
+    kit.to_close.callback(opened.close)
+    return opened
+
+
 def _refuse_transaction(what: str) -> UnsupportedTransaction:
     return UnsupportedTransaction(
-        f"{what}: in this test the store is memory, which shares no transaction with your rows; mark the test "
-        "@pytest.mark.real_store, leave the fixture cronsensus out, and give the scheduler a database of the test's own"
+        f"{what}: in this test the store is memory, which shares no transaction with your rows; write "
+        '@pytest.mark.cronsensus(store="sqlite"), or kit(scheduler, store="sqlite"), which is a file of the test\'s own'
     )
 
 

@@ -25,7 +25,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Name the markers."""
     config.addinivalue_line(
-        "markers", "cronsensus(start, tz, nodes, audit, allow_failures): how the fixture cronsensus is set up"
+        "markers",
+        "cronsensus(start, tz, nodes, store, startup, audit, allow_failures): how the fixture cronsensus is set up",
     )
     config.addinivalue_line("markers", "real_store: this test may use a store other than memory")
 

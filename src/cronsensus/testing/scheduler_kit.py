@@ -10,22 +10,31 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 from unittest.mock import patch
 
+from cronsensus.lifecycle.lifecycle import LAST_EVENTS
+from cronsensus.lock.waiter import Waiter
+from cronsensus.lock.worker_pool import acting_inline
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.node.executors.base import Call
-from cronsensus.stores.memory import MemoryStore
+from cronsensus.stores.base import Store
 from cronsensus.testing.assertions import Assertions, name_of
+from cronsensus.testing.captured_alerts import CapturedAlerts
 from cronsensus.testing.crashes import Crashes
 from cronsensus.testing.hand_executor import Died
+from cronsensus.testing.hand_holdings import HandHoldings, HandWaiters
 from cronsensus.testing.hand_node import ByHand, HandNode
 from cronsensus.testing.journeys import Journeys
-from cronsensus.testing.kit_store import KitStore, KitWaits
-from cronsensus.testing.stage import AttemptRecord, KitOptions
-from cronsensus.testing.virtual_time import SECOND, Agenda, VirtualClock
+from cronsensus.testing.kit_store import KitWaits, open_kit_store
+from cronsensus.testing.stage import AttemptRecord, HandTurned, KitOptions
+from cronsensus.testing.virtual_time import SECOND, Agenda, Process, VirtualClock
 from cronsensus.timing.clock import SystemClock
+from cronsensus.timing.durations import Duration, parse_duration
 from cronsensus.triggers.zones import instant_in
 
 if TYPE_CHECKING:
+    from cronsensus.alerts.sending import Message
+    from cronsensus.node.run import BaseRun
+    from cronsensus.once.waiters import Waiters
     from cronsensus.scheduler import Scheduler
 
 MOST_RUNS = 5_000
@@ -42,13 +51,13 @@ class Kit(Assertions, Crashes, Journeys):
     """A scheduler in memory, at a time that the test moves, with nodes that the test turns; ``with kit(…) as kit:``.
 
     No thread and no connection. Jobs run on the test's thread, in ``travel``, ``run_due`` and ``handle.result()``, and
-    only there does time move: ``time.sleep`` in a job, and ``asyncio.sleep`` in an async one, take no real time.
-    Arguments and results go through the codec; retries, timeouts and limits are the real ones. Alerts, pings and
-    start-up tasks do nothing.
+    there does time move, as well as where a lock is waited for: ``time.sleep`` in a job, and ``asyncio.sleep`` in an
+    async one, take no real time. Arguments and results go through the codec; retries, timeouts and limits are the real
+    ones. What alerts would send is kept in ``alerts``; pings do nothing.
 
     Attributes:
         scheduler: what is tested.
-        store: the memory store in the place of its own.
+        store: memory, or a SQLite file, in the place of its own.
         clock: the time of all nodes and of the store.
         nodes: those that live, by name.
         dead: the numbers of those that died.
@@ -56,6 +65,9 @@ class Kit(Assertions, Crashes, Journeys):
 
     gone = False
     """What belongs to no node never ends."""
+    stands_until = 0
+    name = "test"
+    """Of the test as a process, which may hold locks too."""
 
     def __init__(self, scheduler: Scheduler, **options: Unpack[KitOptions]) -> None:
         """Do nothing yet; ``with`` begins."""
@@ -65,20 +77,36 @@ class Kit(Assertions, Crashes, Journeys):
         start = options.get("start")
         self.clock = VirtualClock(SystemClock().now() if start is None else self.read_instant(start))
         self.agenda = Agenda(self.clock)
-        self.store = KitStore(self, scheduler.settings.namespace)
+        self.to_close = ExitStack()
+        self.store = open_kit_store(self, options.get("store", "memory"), scheduler.settings.namespace)
+        self._wakes_itself = not self.store.capabilities.transactional_finish
+        """Whether nothing can come into the store without a notification; a commit of the test's own sends none."""
         self.nodes: dict[str, HandNode] = {}
         self.dead: set[int] = set()
         self.looked_at: set[int] = set()
         """Occurrences that the test has read."""
         self._records: list[AttemptRecord] = []
-        self._under_way: dict[int, tuple[HandNode, Call]] = {}
+        self.waiters: dict[str, set[Waiter]] = {}
+        self.call_waiters: Waiters = HandWaiters(self)
+        self._under_way: dict[int, tuple[HandTurned, BaseRun]] = {}
+        self._asleep: list[tuple[int, str]] = []
+        """Jobs that sleep on the test's thread, and until when; the last one below all others."""
+        self._holdings: dict[HandTurned, HandHoldings] = {}
+        self._starting: HandNode | None = None
+        self._stays_down = False
         self._lately: dict[str, list[int]] = {}
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as opening:
-            swapped = self.scheduler._swapped(self.store, self.clock, ByHand(self), KitWaits(self))  # noqa: SLF001
+            swapped = self.scheduler._swapped(  # noqa: SLF001
+                self.store, self.clock, ByHand(self), KitWaits(self), self._find_holdings
+            )
             self._lifecycle = opening.enter_context(swapped)
+            opening.enter_context(acting_inline())
+            opening.callback(self._close_holdings)
+            opening.callback(self.scheduler._bus.close, LAST_EVENTS)  # noqa: SLF001 - subscribers learn of it all
+            self._captured = CapturedAlerts(self)
             opening.enter_context(patch("time.sleep", self._sleep_of(time.sleep)))  # noqa: TID251 - what a job calls
             opening.callback(self._kill_nodes)
             opening.callback(self._give_loop_back)
@@ -89,13 +117,21 @@ class Kit(Assertions, Crashes, Journeys):
 
     def __exit__(self, *_: object) -> None:
         self._open.close()
+        self.to_close.close()
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 
     def start_node(self) -> str:
         """Start one more node; return its name."""
+        self._stays_down = False
         node = HandNode(self, self._lifecycle, len(self.dead) + len(self.nodes) + 1)
         self.nodes[node.name] = node
+        if self.options.get("startup", False):
+            self._starting = node
+            try:
+                self.scheduler.run_startup()
+            finally:
+                self._starting = None
         node.start_turning()
         return node.name
 
@@ -113,14 +149,59 @@ class Kit(Assertions, Crashes, Journeys):
         if not self.nodes:
             self.agenda.call_in(RESTART, self._restart, self)
 
+    def kill_all(self) -> None:
+        """End all nodes so; none is started in their place before ``start_node``."""
+        self._stays_down = True
+        for name in list(self.nodes):
+            self.kill(name)
+
+    def stand_still(self, duration: Duration, *, node: str | None = None) -> None:
+        """Stop the process of the job that calls this for so long, as SIGSTOP or a paused machine does.
+
+        Where that is longer than the scheduler's ``lease``, the others give the node up, and take over what it runs.
+        Then it goes on, and learns that: ``run.lease_lost`` is set, and what the job returns counts for nothing.
+
+        Args:
+            duration: ``"1m"``, a ``timedelta``, or seconds.
+            node: in place of a call by a job: which node stands still from now on, while the test travels.
+        """
+        caller = self._find_caller() if node is None else self.nodes[node]
+        if not isinstance(caller, HandNode):
+            raise AssertionError(  # noqa: TRY004 - of the test that calls it
+                'stand_still() stops the process of a job: have a job call it, or say which: node="node-1"'
+            )
+        length = parse_duration(duration, what="duration").total_seconds()
+        caller.stands_until = self.clock.micros + round(length * SECOND)
+        self.agenda.call_at(caller.stands_until, caller.go_on, caller)
+        lease = self.scheduler.settings.lease.total_seconds()
+        if length > lease:
+            self.agenda.call_in(lease, lambda: self._give_up(caller), self)
+        if node is None:
+            self.sleep(length)
+
+    def _give_up(self, node: HandNode) -> None:
+        if not node.gone and node.stands_until > self.clock.micros:
+            self.store.reclaim({node.session_id})
+            self._wake_nodes(0.0)
+
+    def skew(self, node: str, by: Duration) -> None:
+        """Set the time of day of a node wrong: ``skew("node-1", "2h")``, or ``timedelta(hours=-2)``.
+
+        What is due is judged by the store's clock, so the ledger stays as it is.
+        """
+        shift = by if isinstance(by, timedelta) else parse_duration(by, what="by")
+        self.nodes[node].wall_clock.skew = shift
+
     def die(self, *_: Any, **__: Any) -> NoReturn:
         """End the process of the job that calls this: ``monkeypatch.setattr(shop, "send_mail", kit.die)``.
 
         A ``finally`` of the job does run, unlike with ``kill -9``.
         """
         node = self._find_caller()
-        if node is None:
-            raise AssertionError("die() ends the process of a job: have a job call it, or kill(node) from the test")
+        if not isinstance(node, HandNode):
+            raise AssertionError(  # noqa: TRY004 - of the test that calls it
+                "die() ends the process of a job: have a job call it, or kill(node) from the test"
+            )
         if not node.gone:
             self.kill(node.name)
         raise Died
@@ -130,7 +211,7 @@ class Kit(Assertions, Crashes, Journeys):
             self.agenda.call_in(after, node.look_at_store, node)
 
     def _restart(self) -> None:
-        if not self.nodes:
+        if not self.nodes and not self._stays_down:
             self.start_node()
 
     def _kill_nodes(self) -> None:
@@ -138,7 +219,7 @@ class Kit(Assertions, Crashes, Journeys):
             node.die()
         self.nodes.clear()
 
-    def notify_nodes(self, sender: MemoryStore) -> None:
+    def notify_nodes(self, sender: Store) -> None:
         """Wake the nodes, as a notification of the store does; but for the one that sent it."""
         for node in list(self.nodes.values()):
             if not node.owns(sender):
@@ -153,6 +234,18 @@ class Kit(Assertions, Crashes, Journeys):
         self.looked_at.update(one.run for one in found)
         return found
 
+    @property
+    def alerts(self) -> list[Message]:
+        """What the scheduler's alerts would have sent so far, by webhook, mail or function; none of it went out.
+
+        Each has ``alert`` (its name), ``events``, ``subject``, ``text`` and ``data``.
+        """
+        with self._turning():
+            self._captured.look()
+        messages = list(self._captured.messages)
+        self.looked_at.update(event.run for one in messages for event in one.events if event.run is not None)
+        return messages
+
     def enqueued(self, job: Any = None) -> list[Occurrence]:
         """Return the runs that wait, of one job or of all, the oldest first: with ``args``, ``key``, ``due_at``."""
         where = OccurrenceFilter(job=None if job is None else name_of(job), states=(State.PENDING,))
@@ -162,6 +255,10 @@ class Kit(Assertions, Crashes, Journeys):
         """Return what a test means by a time: text without an offset is of the job's zone, or of ``tz``."""
         zone = self.tz if job is None else self.scheduler._operations.zone_of(name_of(job))  # noqa: SLF001
         return instant_in(time, zone, "time").astimezone(UTC)
+
+    def _begin_journey(self) -> None:
+        if not self._wakes_itself:
+            self._wake_nodes(0.0)
 
     def _is_busy(self) -> bool:
         """Whether anything runs, or is due now and may yet begin."""
@@ -183,17 +280,47 @@ class Kit(Assertions, Crashes, Journeys):
         )
         self._refuse_endless(run.job)
         self._records.append(record)
-        self._under_way[id(run)] = node, call
+        self._under_way[id(run)] = node, run
         try:
             yield record
             self.kill_after(node, call)
-            if len(self.nodes) > 1 and self.store.look().backlog:
+            self._captured.look_soon()
+            if not self._wakes_itself or (len(self.nodes) > 1 and self.store.look().backlog):
                 self._wake_nodes(RECORDED)
         finally:
             del self._under_way[id(run)]
             error = record.error
             if error is not None and not isinstance(error, _OF_THE_RUN):
                 self._fatal = error  # Ctrl-C, pytest.fail, pytest.skip: they mean the test
+
+    def note_guarded(self, run: BaseRun, process: HandTurned) -> None:
+        """Note in which process a guarded call goes on."""
+        self._under_way[id(run)] = process, run
+
+    def drop_guarded(self, run: BaseRun) -> None:
+        """Note that it is over."""
+        self._under_way.pop(id(run), None)
+
+    def find_process(self, run: BaseRun) -> Process:
+        """Return the process in which the code of a run goes on."""
+        found = self._under_way.get(id(run))
+        return self if found is None else found[0]
+
+    def wake_waiters(self, name: str) -> None:
+        """Wake who waits for a lock, in whatever process."""
+        for waiter in list(self.waiters.get(name, ())):
+            waiter.wake()
+
+    def _find_holdings(self) -> HandHoldings:
+        """Return the locks and guarded calls of the process that asks."""
+        process = self._starting or self._find_caller() or self
+        if process not in self._holdings:
+            self._holdings[process] = HandHoldings(self, process)
+        return self._holdings[process]
+
+    def _close_holdings(self) -> None:
+        for holdings in self._holdings.values():
+            holdings.close()
 
     def _refuse_endless(self, job: str) -> None:
         lately = self._lately.setdefault(job, [])

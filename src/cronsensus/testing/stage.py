@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypedDict
 
 from cronsensus.testing.virtual_time import Process
 
@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Coroutine
 
+    from cronsensus.lock.waiter import Waiter
     from cronsensus.node.executors.base import Call
     from cronsensus.node.node import Node
     from cronsensus.node.run import BaseRun
+    from cronsensus.once.waiters import Waiters
     from cronsensus.scheduler import Scheduler
-    from cronsensus.stores.memory import MemoryStore
+    from cronsensus.stores.base import Store
     from cronsensus.testing.virtual_time import Agenda, VirtualClock
 
 
@@ -29,6 +31,9 @@ class KitOptions(TypedDict, total=False):
         start: the time at which it begins: aware, or text, which without an offset is of ``tz``. Defaults to now.
         tz: the zone of times without an offset that belong to no job. Defaults to the scheduler's.
         nodes: how many take part. Defaults to 1. Where the last one dies, another is started a second later.
+        store: ``"memory"``; ``"sqlite"``, a file of the kit's, for ``run.transaction()`` and ``enqueue_in``; or the URL
+            of a SQLite file of the test's own. Defaults to memory.
+        startup: whether each node runs the start-up tasks before it begins. Defaults to ``False``.
         audit: whether ``check``, which ends each test, audits the ledger. Defaults to ``True``.
         allow_failures: whether ``check`` accepts failed runs that the test did not look at. Defaults to ``False``.
     """
@@ -36,6 +41,8 @@ class KitOptions(TypedDict, total=False):
     start: datetime | str
     tz: str
     nodes: int
+    store: str
+    startup: bool
     audit: bool
     allow_failures: bool
 
@@ -64,7 +71,7 @@ class AttemptRecord:
 
 
 class HandTurned(Process, Protocol):
-    """A node, as what runs on it sees it."""
+    """A process, as what runs on it sees it: a node, or the test."""
 
     name: str
 
@@ -80,17 +87,21 @@ class Stage(Protocol):
     """A kit, as its nodes see it."""
 
     scheduler: Scheduler
-    store: MemoryStore
+    store: Store
     clock: VirtualClock
     agenda: Agenda
     dead: set[int]
     looked_at: set[int]
+    to_close: ExitStack
+    waiters: dict[str, set[Waiter]]
+    call_waiters: Waiters
 
     @property
     def task_loop(self) -> TaskLoop | None:
         """Return the loop of an async test that travels just now."""
 
     gone: bool
+    stands_until: int
 
     @property
     def nodes(self) -> Mapping[str, Node]:
@@ -100,7 +111,7 @@ class Stage(Protocol):
     def is_turning(self) -> bool:
         """Whether something of the agenda is going on, and not the test itself."""
 
-    def notify_nodes(self, sender: MemoryStore) -> None:
+    def notify_nodes(self, sender: Store) -> None:
         """Wake the nodes, but for the one that sent it."""
 
     def pass_time(self, seconds: float) -> None:
@@ -111,6 +122,24 @@ class Stage(Protocol):
 
     def running(self, node: Any, call: Call) -> AbstractContextManager[AttemptRecord]:
         """Note that a job runs, for as long as the block goes on."""
+
+    def pass_while_blocked(self, seconds: float, what: str) -> None:
+        """Let the next thing happen, at most so long, for who waits for ``what``, which somebody else has."""
+
+    def wake_waiters(self, name: str) -> None:
+        """Wake who waits for a lock."""
+
+    def note_guarded(self, run: BaseRun, process: HandTurned) -> None:
+        """Note in which process a guarded call goes on."""
+
+    def drop_guarded(self, run: BaseRun) -> None:
+        """Note that it is over."""
+
+    def find_process(self, run: BaseRun) -> Process:
+        """Return the process in which the code of a run goes on."""
+
+    def fail(self, why: str) -> NoReturn:
+        """Have the test fail, whatever jobs make of the exception."""
 
     def pass_below(self, seconds: float | None) -> None:
         """Let a job that has nothing to do wait for the next thing that happens, at most so long."""

@@ -27,9 +27,15 @@ FAR = 10 * 366 * 86400.0
 
 
 class Process(Protocol):
-    """What an action belongs to: nothing of it happens any more when it is gone."""
+    """What an action belongs to.
+
+    Attributes:
+        gone: nothing of it happens any more.
+        stands_until: what is due before, in microseconds of the clock, happens only then.
+    """
 
     gone: bool
+    stands_until: int
 
 
 class VirtualClock:
@@ -60,6 +66,23 @@ class VirtualClock:
         return (instant - self._start) // timedelta(microseconds=1)
 
 
+class SkewedClock:
+    """The clock of a node whose host is wrong about the time of day."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        """Be right, until ``skew`` is set."""
+        self._clock = clock
+        self.skew = timedelta(0)
+
+    def now(self) -> datetime:
+        """Return the wrong time."""
+        return self._clock.now() + self.skew
+
+    def monotonic(self) -> float:
+        """Return what every clock agrees on: how much time has passed."""
+        return self._clock.monotonic()
+
+
 class Agenda:
     """What is to happen, in order of time, and among equal times in the order in which it was asked for."""
 
@@ -84,6 +107,9 @@ class Agenda:
         while self._heap and self._heap[0][0] <= until:
             micros, _, action, process = heapq.heappop(self._heap)
             if process.gone:
+                continue
+            if process.stands_until > micros:
+                self.call_at(process.stands_until, action, process)
                 continue
             self.clock.advance_to(micros)
             self.happened += 1

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
-from django.test.utils import _TestState
 
 from cronsensus.integrations.django.database import url_of
 from cronsensus.integrations.django.options import ProjectOptions, read_options
-from cronsensus.integrations.django.running import mind_connections
+from cronsensus.integrations.django.running import is_in_tests, mind_connections
 from cronsensus.scheduler import Scheduler
 from cronsensus.stores.sql.sql_handle import SqlHandle
 
@@ -59,11 +58,6 @@ def find_scheduler() -> Scheduler:
 def find_url(options: ProjectOptions) -> str:
     """Return the URL of the store."""
     return options.url or url_of(options.database)
-
-
-def is_in_tests() -> bool:
-    """Whether Django's test runner has made the databases, and will take them away."""
-    return hasattr(_TestState, "saved_data")
 
 
 def let_go_in_tests() -> None:

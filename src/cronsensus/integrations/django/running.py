@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import close_old_connections, connections, transaction
+from django.db import connections, transaction
+from django.test.utils import _TestState
 
 from cronsensus.node.run import current_run
 from cronsensus.run import Run
@@ -26,11 +27,11 @@ def mind_connections(function: Callable[..., Any]) -> Callable[..., Any]:
         async def run_async(*args: Any, **kwargs: Any) -> Any:
             if _is_called():
                 return await function(*args, **kwargs)
-            await sync_to_async(close_old_connections)()
+            await sync_to_async(_close_old_connections)()
             try:
                 return await function(*args, **kwargs)
             finally:
-                await sync_to_async(close_old_connections)()
+                await sync_to_async(_close_old_connections)()
 
         return run_async
 
@@ -38,13 +39,25 @@ def mind_connections(function: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         if _is_called():
             return function(*args, **kwargs)
-        close_old_connections()
+        _close_old_connections()
         try:
             return function(*args, **kwargs)
         finally:
-            close_old_connections()
+            _close_old_connections()
 
     return run
+
+
+def _close_old_connections() -> None:
+    """Close those that are over their age, but for one in whose transaction a ``TestCase`` runs its test."""
+    for one in connections.all(initialized_only=True):
+        if not (one.in_atomic_block and is_in_tests()):
+            one.close_if_unusable_or_obsolete()
+
+
+def is_in_tests() -> bool:
+    """Whether Django's test runner has made the databases, and will take them away."""
+    return hasattr(_TestState, "saved_data")
 
 
 def _is_called() -> bool:

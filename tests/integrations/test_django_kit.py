@@ -1,0 +1,13 @@
+"""A Django project tests its tasks with the kit, inside of TestCase."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("django")
+from tests.integrations.test_django import Project
+
+
+def test_a_testcase_runs_tasks_on_its_own_connection_and_the_scheduler_touches_no_database(tmp_path: Path) -> None:
+    project = Project(tmp_path / "p")
+    assert "Ran 3 tests" in project.manage("test", "shop.kit_tried", "--noinput").stderr
