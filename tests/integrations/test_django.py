@@ -1,111 +1,14 @@
 """A project of Django's, in real processes: its tasks, its transactions, its own tests."""
 
-import json
 import os
-import shutil
-import signal
 import sqlite3
-import subprocess
-import sys
-import uuid
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
-from sqlalchemy import make_url
 
-PROJECT = Path(__file__).parents[2] / "examples" / "django_shop"
-TRIED = Path(__file__).parent / "django_tried"
-PATIENCE = 60
-ENGINES = {"sqlite": "sqlite3", "postgresql": "postgresql", "mysql": "mysql"}
-
-
-class Project:
-    """A copy of the project in a folder of its own, on a database."""
-
-    def __init__(self, folder: Path, url: str | None = None, **options: Any) -> None:
-        shutil.copytree(PROJECT, folder, ignore=shutil.ignore_patterns("__pycache__", "*.sqlite3*"))
-        for file in TRIED.glob("*.py"):
-            shutil.copy(file, folder / "shop")
-        self.folder = folder
-        self.database: dict[str, Any] = {
-            "ENGINE": "django.db.backends.sqlite3", "NAME": str(folder / "shop.sqlite3"),
-            "OPTIONS": {"transaction_mode": "IMMEDIATE"}, "TEST": {"NAME": str(folder / "test.sqlite3")},
-        }  # fmt: skip
-        if url is not None:
-            read = make_url(url)
-            self.database = {
-                "ENGINE": f"django.db.backends.{ENGINES[read.get_backend_name()]}", "NAME": read.database,
-                "HOST": read.host or "", "PORT": read.port or "", "USER": read.username or "",
-                "PASSWORD": read.password or "", "TEST": {"NAME": f"test_{folder.name}"},
-            }  # fmt: skip
-        self.options = options
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """Return what a process of the project is started with."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("CRONSENSUS_")}
-        return kept | {"SHOP_DATABASE": json.dumps(self.database), "SHOP_CRONSENSUS": json.dumps(self.options)}
-
-    def manage(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run ``manage.py``, which must succeed."""
-        done = subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False, timeout=PATIENCE,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done
-
-    def prepare(self) -> None:
-        """Make the tables."""
-        self.manage("migrate", "-v0")
-
-    @contextmanager
-    def node(self) -> Iterator[None]:
-        """Run a node; it must end well when it is told to."""
-        log = self.folder / "node.log"
-        with log.open("wb") as file:
-            node = subprocess.Popen(
-                [sys.executable, "manage.py", "cronsensus", "run"],
-                cwd=self.folder, env=self.environment, stdout=file, stderr=file,
-            )  # fmt: skip
-        try:
-            yield
-            node.send_signal(signal.SIGTERM)
-            assert node.wait(PATIENCE) == 0, log.read_text()
-        finally:
-            node.kill()
-            node.wait()
-
-    def shell(self, function: str) -> Any:
-        """Call a function of ``shop.trying``; return what it printed."""
-        text = f"import django; django.setup(); from shop.trying import {function}; {function}()"
-        done = subprocess.run(
-            [sys.executable, "-c", text],
-            cwd=self.folder, env=self.environment | {"DJANGO_SETTINGS_MODULE": "settings"},
-            capture_output=True, text=True, check=False, timeout=PATIENCE,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
-        return json.loads(done.stdout.splitlines()[-1])
-
-
-@pytest.fixture
-def django_postgres_url(postgres_server_url: str) -> Iterator[str]:
-    """Make a database: Django has its tables in the schema ``public``."""
-    name = f"django_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgres_server_url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-        yield make_url(postgres_server_url).set(database=name).render_as_string(hide_password=False)
-        connection.execute(f"DROP DATABASE {name}")  # which nobody may have a connection to
-
-
-@pytest.fixture
-def django_mysql_url(mysql_url: str) -> str:
-    """Return a URL with an empty database."""
-    return mysql_url
+from tests.integrations.django_project import Project
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql"])
