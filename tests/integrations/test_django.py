@@ -91,3 +91,18 @@ def test_the_system_check_says_what_is_wrong(tmp_path: Path) -> None:
         project.database["NAME"], project.options = name, options
         with pytest.raises(AssertionError, match=code):
             project.manage("check")
+
+
+def test_a_task_that_is_tried_again_has_not_finished(tmp_path: Path) -> None:
+    project = Project(tmp_path / "p")
+    project.prepare()
+    assert project.shell("finished_signals") == [["third_time", "SUCCESSFUL", 3], ["never", "FAILED", 2]]
+
+
+def test_what_is_to_be_typed_next_begins_with_manage_py(tmp_path: Path) -> None:
+    project = Project(tmp_path / "p")
+    project.prepare()
+    assert "python manage.py cronsensus jobs list" in project.manage("cronsensus", "jobs", "show", "no", code=2).stderr
+    none = project.manage("cronsensus", "nodes", "list").stderr
+    assert "start one: python manage.py cronsensus run\n" in none
+    assert "python manage.py cronsensus run --help" in project.manage("cronsensus", "run", "--no", code=2).stderr

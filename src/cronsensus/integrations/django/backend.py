@@ -37,11 +37,14 @@ from cronsensus.integrations.django.tasks_api import (
     task_started,
 )
 from cronsensus.jobs.job import Job
+from cronsensus.model.ends import Final
 from cronsensus.model.job import PolicyOptions
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.states import State
+from cronsensus.node.executors.result import ending_of_error
 from cronsensus.node.run import BaseRun, current_run
 from cronsensus.payload.codec import loads
+from cronsensus.retry import settle
 from cronsensus.triggers import Trigger, cron
 
 T = TypeVar("T")
@@ -104,6 +107,11 @@ def declare_task(task: Task, trigger: Trigger | None, policies: dict[str, Any]) 
         _jobs[path] = find_scheduler().job(trigger, name=path, **policies)(_runner_of(task))
         _tasks[path] = task
     return _jobs[path]
+
+
+def list_tasks() -> dict[str, Task]:
+    """Return the tasks of this process that are jobs, by path."""
+    return dict(_tasks)
 
 
 def periodic(trigger: Trigger, **policies: Any) -> Callable[[T], T]:
@@ -279,7 +287,8 @@ def _runner_of(task: Task) -> Callable[..., Any]:
             try:
                 value = normalize_json(await function(*with_context(result, args), **kwargs))
             except BaseException as error:
-                await sync_to_async(_send_finished)(result, error=error)
+                if _is_last(error):
+                    await sync_to_async(_send_finished)(result, error=error)
                 raise
             await sync_to_async(_send_finished)(result, value=value)
             return value
@@ -292,7 +301,8 @@ def _runner_of(task: Task) -> Callable[..., Any]:
             try:
                 value = normalize_json(function(*with_context(result, args), **kwargs))
             except BaseException as error:
-                _send_finished(result, error=error)
+                if _is_last(error):
+                    _send_finished(result, error=error)
                 raise
             _send_finished(result, value=value)
             return value
@@ -313,6 +323,17 @@ def _result_of_run(task: Task, run: BaseRun, args: Any, kwargs: Any) -> TaskResu
         task, run.key, args=args, kwargs=kwargs, alias=task.backend, status=TaskResultStatus.RUNNING,
         started_at=now, last_attempted_at=now, worker_ids=[""] * run.attempt,
     )  # fmt: skip
+
+
+def _is_last(error: BaseException) -> bool:
+    """Whether no attempt follows one that ended with this: a task that is tried again has not finished."""
+    run = current_run()
+    if run is None or run.committed:
+        return True
+    ending = ending_of_error(error, run)
+    if run.lease_lost.is_set() or ending.cut_off:
+        return False
+    return isinstance(settle(run.claim, ending).then, Final)
 
 
 def _send_finished(result: TaskResult | None, *, value: Any = None, error: BaseException | None = None) -> None:

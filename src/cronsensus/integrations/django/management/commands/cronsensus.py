@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import runpy
-import sys
+import importlib
 from typing import Any
 
 from django.core.management.base import BaseCommand
@@ -17,8 +16,9 @@ class Command(BaseCommand):
 
     def run_from_argv(self, argv: list[str]) -> None:
         """Run the command line with what was typed behind the command's name."""
-        sys.argv = [argv[0], "--app", "cronsensus.integrations.django:scheduler", *argv[2:]]
-        runpy.run_module("cronsensus", run_name="__main__", alter_sys=False)  # as python -m cronsensus does
+        main = importlib.import_module("cronsensus.cli").main  # loaded when it is typed: nothing here rests on it
+        program = f"{'python ' if argv[0].endswith('.py') else ''}{argv[0]} {argv[1]}"
+        main(argv[2:], program=program, app="cronsensus.integrations.django:scheduler")
 
     def handle(self, *_: Any, **__: Any) -> None:
         """Do nothing: ``call_command`` has no command line."""
