@@ -59,6 +59,8 @@ def test_the_admin_shows_jobs_and_runs_and_acts_with_a_reason(
 def test_inside_atomic_on_sqlite_each_verb_takes_part_in_the_transaction(tmp_path: Path) -> None:
     project = Project(tmp_path / "p")
     project.prepare()
+    # As after a reboot: this process is the first, and has to say so under SQLite's write lock.
+    (project.folder / "shop.sqlite3-epoch").write_text("of another boot\n")
     assert project.shell("verbs_in_atomic") == {"paused": True, "still": True, "quick": True}
 
 
@@ -68,8 +70,8 @@ def test_a_projects_own_tests_enqueue_in_the_database_of_the_test(
 ) -> None:
     url = None if kind == "sqlite" else request.getfixturevalue(f"django_{kind}_url")
     project = Project(tmp_path / f"p{os.getpid()}", url)
-    for _ in range(2):  # the second time, the first one's database must be gone
-        assert "Ran 3 tests" in project.manage("test", "--noinput").stderr
+    for how in ([], ["--parallel", "2"]):  # the second time, the first one's database must be gone
+        assert "Ran 4 tests" in project.manage("test", "--noinput", *how).stderr
     if kind == "sqlite":
         with closing(sqlite3.connect(project.folder / "shop.sqlite3")) as connection:
             found = connection.execute("SELECT name FROM sqlite_master").fetchall()
@@ -106,3 +108,31 @@ def test_what_is_to_be_typed_next_begins_with_manage_py(tmp_path: Path) -> None:
     none = project.manage("cronsensus", "nodes", "list").stderr
     assert "start one: python manage.py cronsensus run\n" in none
     assert "python manage.py cronsensus run --help" in project.manage("cronsensus", "run", "--no", code=2).stderr
+
+
+def test_requests_that_are_transactions_and_aenqueue_in_atomic_take_their_tasks_with_them(tmp_path: Path) -> None:
+    project = Project(tmp_path / "p")
+    project.database["ATOMIC_REQUESTS"] = True
+    project.prepare()
+    assert project.shell("requests", "several") == [[200, 500, 200], [1, 3]]
+    assert project.shell("in_async", "several") == [1, 3, 5, 6]
+
+
+def test_tasks_in_another_database_commit_with_that_one(tmp_path: Path) -> None:
+    project = Project(tmp_path / "p", database="jobs")
+    with (project.folder / "settings.py").open("a") as settings:
+        settings.write(
+            "DATABASES['jobs'] = DATABASES['default'] | {\n"
+            "    'NAME': BASE_DIR / 'jobs.sqlite3', 'TEST': {'NAME': BASE_DIR / 'test_jobs.sqlite3'}}\n"
+        )
+    project.prepare()
+    project.manage("migrate", "-v0", "--database", "jobs")
+    assert project.shell("two_databases", "several") == [[1, 3], False]
+    assert "rows in default do not commit with tasks, which are in jobs" in project.manage("check").stderr
+    tests = (project.folder / "shop" / "tests.py").read_text()
+    refused = project.manage("test", "--noinput", "shop.tests.InATransaction", code=1).stderr
+    assert "databases = {'default', 'jobs'}" in refused
+    tests = tests.replace("TestCase):\n", "TestCase):\n    databases = {'default', 'jobs'}\n\n")
+    (project.folder / "shop" / "tests.py").write_text(tests)
+    assert "Ran 4 tests" in project.manage("test", "--noinput").stderr
+    assert project.shell("two_databases", "several")[0] == [1, 1, 3, 3], "a test has enqueued in the project's own"

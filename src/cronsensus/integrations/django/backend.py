@@ -22,7 +22,7 @@ from django.utils.module_loading import import_string
 
 from cronsensus.integrations.django.checks import find_faults
 from cronsensus.integrations.django.options import read_options
-from cronsensus.integrations.django.project import find_scheduler, let_go_in_tests
+from cronsensus.integrations.django.project import find_scheduler, let_go_in_tests, require_test_database
 from cronsensus.integrations.django.tasks_api import (
     BaseTaskBackend,
     Task,
@@ -158,6 +158,7 @@ class Backend(BaseTaskBackend):
             InvalidTask: as Django says it.
         """
         self.validate_task(task)
+        require_test_database()
         policies = task.policies if isinstance(task, CronTask) else {}
         job = declare_task(task, None, policies)
         args, kwargs = normalize_json(args), normalize_json(kwargs)
@@ -194,6 +195,7 @@ class Backend(BaseTaskBackend):
         Raises:
             TaskResultDoesNotExist: nothing is known of it: not committed yet, pruned, or of no task.
         """
+        require_test_database()
         store = find_scheduler()._opened.ready()  # noqa: SLF001 - the room is part of the library
         found = store.occurrences(OccurrenceFilter(key=str(result_id)), limit=1)
         if not found:
