@@ -15,6 +15,8 @@ from sqlalchemy import make_url
 
 PROJECT = Path(__file__).parents[2] / "examples" / "django_shop"
 TRIED = Path(__file__).parent / "django_tried"
+PYTHON = os.environ.get("CRONSENSUS_TEST_DJANGO_PYTHON") or sys.executable
+"""What runs the project: another environment has another Django."""
 PATIENCE = 60
 ENGINES = {"sqlite": "sqlite3", "postgresql": "postgresql", "mysql": "mysql"}
 
@@ -52,7 +54,7 @@ class Project:
     def manage(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         """Run ``manage.py``, which must exit with ``code``."""
         done = subprocess.run(
-            [sys.executable, "manage.py", *arguments],
+            [PYTHON, "manage.py", *arguments],
             cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False, timeout=PATIENCE,
         )  # fmt: skip
         assert done.returncode == code, done.stdout + done.stderr
@@ -65,7 +67,7 @@ class Project:
     def start(self, log: IO[bytes], *arguments: str) -> subprocess.Popen[bytes]:
         """Start Python in the project's folder."""
         return subprocess.Popen(
-            [sys.executable, *arguments],
+            [PYTHON, *arguments],
             cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
         )  # fmt: skip
 
@@ -87,7 +89,7 @@ class Project:
         """Call a function of a module of the shop; return what it printed."""
         text = f"import django; django.setup(); from shop.{module} import {function}; {function}()"
         done = subprocess.run(
-            [sys.executable, "-c", text],
+            [PYTHON, "-c", text],
             cwd=self.folder, env=self.environment,
             capture_output=True, text=True, check=False, timeout=PATIENCE,
         )  # fmt: skip
