@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -151,7 +152,7 @@ def await_answer(customers: Customers, server: subprocess.Popen[bytes]) -> None:
         threading.Event().wait(0.1)
 
 
-def await_shipped(project: Project) -> dict:
+def await_shipped(project: Project) -> Any:
     """Return what is ordered and shipped, when nothing is left to ship."""
     until = time.monotonic() + PATIENCE
     while True:

@@ -114,8 +114,8 @@ def list_tasks() -> dict[str, Task]:
     return dict(_tasks)
 
 
-def periodic(trigger: Trigger, **policies: Any) -> Callable[[T], T]:
-    """Give a task a schedule, also on Django 6.0, whose ``@task`` takes no further words; it stands above that.
+def periodic(trigger: Trigger | None = None, **policies: Any) -> Callable[[T], T]:
+    """Give a task a schedule, or only policies; it stands above ``@task``, which takes no such words on Django 6.0.
 
     Example: ``@periodic(cron("0 3 * * *"), retries=3)`` above ``@task`` above the function.
 
