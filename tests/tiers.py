@@ -70,6 +70,7 @@ LONG: tuple[tuple[str, str], ...] = (
     ),
     ("tests/integrations/test_django.py::*postgres*", "a project of Django's, a dozen processes one after the other"),
     ("tests/integrations/test_django.py::*mysql*", "a project of Django's, a dozen processes one after the other"),
+    ("tests/integrations/test_django_storm.py*", "gunicorn and three nodes for 20 s, of which one is killed each 4 s"),
     ("tests/integrations/test_rabbitmq.py::*around_the_commit*", "three processes, of which two are killed"),
     ("tests/test_example_rabbitmq_consumers.py*", "three consumers for a quarter of a minute"),
     ("tests/integrations/test_rabbitmq_broker.py*", "a broker of its own, in alarm and out of patience"),

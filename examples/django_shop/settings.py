@@ -28,7 +28,7 @@ DATABASES = {
     else {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": BASE_DIR / "shop.sqlite3",
-        "OPTIONS": {"transaction_mode": "IMMEDIATE"},
+        "OPTIONS": {"transaction_mode": "IMMEDIATE", "timeout": 20},
         "TEST": {"NAME": BASE_DIR / "test.sqlite3"},
     }
 }

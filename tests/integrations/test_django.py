@@ -1,111 +1,14 @@
 """A project of Django's, in real processes: its tasks, its transactions, its own tests."""
 
-import json
 import os
-import shutil
-import signal
 import sqlite3
-import subprocess
-import sys
-import uuid
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
-from sqlalchemy import make_url
 
-PROJECT = Path(__file__).parents[2] / "examples" / "django_shop"
-TRIED = Path(__file__).parent / "django_tried"
-PATIENCE = 60
-ENGINES = {"sqlite": "sqlite3", "postgresql": "postgresql", "mysql": "mysql"}
-
-
-class Project:
-    """A copy of the project in a folder of its own, on a database."""
-
-    def __init__(self, folder: Path, url: str | None = None, **options: Any) -> None:
-        shutil.copytree(PROJECT, folder, ignore=shutil.ignore_patterns("__pycache__", "*.sqlite3*"))
-        for file in TRIED.glob("*.py"):
-            shutil.copy(file, folder / "shop")
-        self.folder = folder
-        self.database: dict[str, Any] = {
-            "ENGINE": "django.db.backends.sqlite3", "NAME": str(folder / "shop.sqlite3"),
-            "OPTIONS": {"transaction_mode": "IMMEDIATE"}, "TEST": {"NAME": str(folder / "test.sqlite3")},
-        }  # fmt: skip
-        if url is not None:
-            read = make_url(url)
-            self.database = {
-                "ENGINE": f"django.db.backends.{ENGINES[read.get_backend_name()]}", "NAME": read.database,
-                "HOST": read.host or "", "PORT": read.port or "", "USER": read.username or "",
-                "PASSWORD": read.password or "", "TEST": {"NAME": f"test_{folder.name}"},
-            }  # fmt: skip
-        self.options = options
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """Return what a process of the project is started with."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("CRONSENSUS_")}
-        return kept | {"SHOP_DATABASE": json.dumps(self.database), "SHOP_CRONSENSUS": json.dumps(self.options)}
-
-    def manage(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run ``manage.py``, which must succeed."""
-        done = subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False, timeout=PATIENCE,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done
-
-    def prepare(self) -> None:
-        """Make the tables."""
-        self.manage("migrate", "-v0")
-
-    @contextmanager
-    def node(self) -> Iterator[None]:
-        """Run a node; it must end well when it is told to."""
-        log = self.folder / "node.log"
-        with log.open("wb") as file:
-            node = subprocess.Popen(
-                [sys.executable, "manage.py", "cronsensus", "run"],
-                cwd=self.folder, env=self.environment, stdout=file, stderr=file,
-            )  # fmt: skip
-        try:
-            yield
-            node.send_signal(signal.SIGTERM)
-            assert node.wait(PATIENCE) == 0, log.read_text()
-        finally:
-            node.kill()
-            node.wait()
-
-    def shell(self, function: str) -> Any:
-        """Call a function of ``shop.trying``; return what it printed."""
-        text = f"import django; django.setup(); from shop.trying import {function}; {function}()"
-        done = subprocess.run(
-            [sys.executable, "-c", text],
-            cwd=self.folder, env=self.environment | {"DJANGO_SETTINGS_MODULE": "settings"},
-            capture_output=True, text=True, check=False, timeout=PATIENCE,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
-        return json.loads(done.stdout.splitlines()[-1])
-
-
-@pytest.fixture
-def django_postgres_url(postgres_server_url: str) -> Iterator[str]:
-    """Make a database: Django has its tables in the schema ``public``."""
-    name = f"django_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgres_server_url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-        yield make_url(postgres_server_url).set(database=name).render_as_string(hide_password=False)
-        connection.execute(f"DROP DATABASE {name}")  # which nobody may have a connection to
-
-
-@pytest.fixture
-def django_mysql_url(mysql_url: str) -> str:
-    """Return a URL with an empty database."""
-    return mysql_url
+from tests.integrations.django_project import Project
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql"])
@@ -156,6 +59,8 @@ def test_the_admin_shows_jobs_and_runs_and_acts_with_a_reason(
 def test_inside_atomic_on_sqlite_each_verb_takes_part_in_the_transaction(tmp_path: Path) -> None:
     project = Project(tmp_path / "p")
     project.prepare()
+    # As after a reboot: this process is the first, and has to say so under SQLite's write lock.
+    (project.folder / "shop.sqlite3-epoch").write_text("of another boot\n")
     assert project.shell("verbs_in_atomic") == {"paused": True, "still": True, "quick": True}
 
 
@@ -165,8 +70,8 @@ def test_a_projects_own_tests_enqueue_in_the_database_of_the_test(
 ) -> None:
     url = None if kind == "sqlite" else request.getfixturevalue(f"django_{kind}_url")
     project = Project(tmp_path / f"p{os.getpid()}", url)
-    for _ in range(2):  # the second time, the first one's database must be gone
-        assert "Ran 3 tests" in project.manage("test", "--noinput").stderr
+    for how in ([], ["--parallel", "2"]):  # the second time, the first one's database must be gone
+        assert "Ran 4 tests" in project.manage("test", "--noinput", *how).stderr
     if kind == "sqlite":
         with closing(sqlite3.connect(project.folder / "shop.sqlite3")) as connection:
             found = connection.execute("SELECT name FROM sqlite_master").fetchall()
@@ -188,3 +93,46 @@ def test_the_system_check_says_what_is_wrong(tmp_path: Path) -> None:
         project.database["NAME"], project.options = name, options
         with pytest.raises(AssertionError, match=code):
             project.manage("check")
+
+
+def test_a_task_that_is_tried_again_has_not_finished(tmp_path: Path) -> None:
+    project = Project(tmp_path / "p")
+    project.prepare()
+    assert project.shell("finished_signals") == [["third_time", "SUCCESSFUL", 3], ["never", "FAILED", 2]]
+
+
+def test_what_is_to_be_typed_next_begins_with_manage_py(tmp_path: Path) -> None:
+    project = Project(tmp_path / "p")
+    project.prepare()
+    assert "python manage.py cronsensus jobs list" in project.manage("cronsensus", "jobs", "show", "no", code=2).stderr
+    none = project.manage("cronsensus", "nodes", "list").stderr
+    assert "start one: python manage.py cronsensus run\n" in none
+    assert "python manage.py cronsensus run --help" in project.manage("cronsensus", "run", "--no", code=2).stderr
+
+
+def test_requests_that_are_transactions_and_aenqueue_in_atomic_take_their_tasks_with_them(tmp_path: Path) -> None:
+    project = Project(tmp_path / "p")
+    project.database["ATOMIC_REQUESTS"] = True
+    project.prepare()
+    assert project.shell("requests", "several") == [[200, 500, 200], [1, 3]]
+    assert project.shell("in_async", "several") == [1, 3, 5, 6]
+
+
+def test_tasks_in_another_database_commit_with_that_one(tmp_path: Path) -> None:
+    project = Project(tmp_path / "p", database="jobs")
+    with (project.folder / "settings.py").open("a") as settings:
+        settings.write(
+            "DATABASES['jobs'] = DATABASES['default'] | {\n"
+            "    'NAME': BASE_DIR / 'jobs.sqlite3', 'TEST': {'NAME': BASE_DIR / 'test_jobs.sqlite3'}}\n"
+        )
+    project.prepare()
+    project.manage("migrate", "-v0", "--database", "jobs")
+    assert project.shell("two_databases", "several") == [[1, 3], False]
+    assert "rows in default do not commit with tasks, which are in jobs" in project.manage("check").stderr
+    tests = (project.folder / "shop" / "tests.py").read_text()
+    refused = project.manage("test", "--noinput", "shop.tests.InATransaction", code=1).stderr
+    assert "databases = {'default', 'jobs'}" in refused
+    tests = tests.replace("TestCase):\n", "TestCase):\n    databases = {'default', 'jobs'}\n\n")
+    (project.folder / "shop" / "tests.py").write_text(tests)
+    assert "Ran 4 tests" in project.manage("test", "--noinput").stderr
+    assert project.shell("two_databases", "several")[0] == [1, 1, 3, 3], "a test has enqueued in the project's own"

@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from types import FrameType
 
 import click
 
-from cronsensus.cli.group import LazyGroup
+from cronsensus.cli.group import Invocation, LazyGroup
 
 COMMANDS = {
     "Try it out (needs no store)": {
@@ -79,8 +80,14 @@ def _end(number: int, _frame: FrameType | None) -> None:
     os._exit(128 + number)  # reached only by process 1 of a container: to it the kernel delivers no default
 
 
-def main() -> None:
-    """Run the command line and exit; the entry point of the program ``cronsensus``."""
+def main(arguments: Sequence[str] | None = None, *, program: str = "cronsensus", app: str | None = None) -> None:
+    """Run the command line and exit; the entry point of the program ``cronsensus``.
+
+    Args:
+        arguments: what was typed behind its name; ``None``: those of this process.
+        program: its name, where it is a part of another program, as people type it.
+        app: the application that such a program is for, as ``MODULE:ATTR``.
+    """
     # Before a node handles SIGTERM it imports the application and connects. Process 1 would never hear of one then.
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _end)
@@ -88,7 +95,7 @@ def main() -> None:
         # A name in a script that this terminal cannot show must not end a command half-way.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    cli.main(prog_name="cronsensus")
+    cli.main(arguments, prog_name=program, obj=Invocation(program, program_app=app, app=app))
 
 
 __all__ = ["COMMANDS", "cli", "main"]

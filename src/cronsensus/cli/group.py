@@ -32,10 +32,14 @@ class Invocation:
     """The global options, before the command or after it; the later one counts.
 
     Attributes:
+        program: how this command line is called; it may be another program's, such as ``manage.py cronsensus``.
+        program_app: the application that it is for, if it is for one only.
         told: what we have said; once is enough.
         scheduler: the application's, once it was loaded.
     """
 
+    program: str = "cronsensus"
+    program_app: str | None = None
     app: str | None = None
     url: str | None = None
     namespace: str | None = None
@@ -57,17 +61,18 @@ class Invocation:
         return {name: value for name, value in given.items() if value is not None}
 
     def typed(self, text: str) -> str:
-        """Return ``text`` with the application and store that were typed in each of our commands that it tells to type.
+        """Return ``text`` with program, application and store as they were typed in each command that it tells to type.
 
         Without them the next command would look at another store than this one. A password is not shown.
         """
-        given = [("--app", self.app), ("--url", self.url and mask(self.url)), ("--namespace", self.namespace)]
-        options = " ".join(f"{option} {shlex.quote(value)}" for option, value in given if value)
-        if not options or text.endswith("--help"):
+        app = None if self.app == self.program_app else self.app
+        given = [("--app", app), ("--url", self.url and mask(self.url)), ("--namespace", self.namespace)]
+        options = [f"{option} {shlex.quote(value)}" for option, value in given if value]
+        if text.endswith("--help"):
             return text
         if self.app:
-            text = text.replace("run MODULE:ATTR", f"run {self.app}")
-        return _COMMAND.sub(lambda found: f"cronsensus {options} {found[1]}", text)
+            text = text.replace("run MODULE:ATTR", f"run {app}" if app else "run")
+        return _COMMAND.sub(lambda found: " ".join([self.program, *options, found[1]]), text)
 
 
 _COMMAND = re.compile(

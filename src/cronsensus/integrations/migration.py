@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import keyword
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from typing import Any
 
-from cronsensus.errors import InvalidTrigger
+from cronsensus.errors import CronsensusError, InvalidTrigger
+from cronsensus.integrations.layout import quoted
+from cronsensus.timing.durations import format_duration, parse_duration
 from cronsensus.triggers import Trigger, any_of, at, cron, every
 
 _MAKERS = {"any_of": any_of, "at": at, "cron": cron, "every": every}
@@ -61,3 +66,49 @@ def name_of_zone(zone: Any, *, setting: str) -> str:
     if name is None:
         raise NoEquivalent(f"timezone={zone!r}: a zone has to have a name; write {setting} there first")
     return str(name)
+
+
+def write_duration(value: Any, what: str) -> str:
+    """Return a duration as the text of a literal; raises ``NoEquivalent`` where it is none of ours."""
+    try:
+        return quoted(format_duration(parse_duration(value, what=what)))
+    except CronsensusError as error:
+        raise NoEquivalent(str(error)) from error
+
+
+def write_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
+    """Return the arguments of a call as texts; raises ``NoEquivalent`` where one has none."""
+    found = [write_literal(value, "args") for value in args]
+    if all(name.isidentifier() and not keyword.iskeyword(name) for name in kwargs):
+        return [*found, *(f"{name}={write_literal(value, 'kwargs')}" for name, value in kwargs.items())]
+    return [*found, f"**{write_literal(dict(kwargs), 'kwargs')}"]
+
+
+def write_literal(value: Any, what: str) -> str:
+    """Return the text of a value.
+
+    Raises:
+        NoEquivalent: it has none, as an object of a program's own.
+    """
+    text = _text_of(value)
+    try:
+        if ast.literal_eval(text) == value:
+            return text
+    except (ValueError, SyntaxError):
+        pass
+    raise NoEquivalent(f"{what} have {value!r}, which cannot be written as text; let the function fetch it by a key")
+
+
+def _text_of(value: Any) -> str:
+    if isinstance(value, str):
+        return quoted(value)
+    if type(value) is list:
+        return f"[{', '.join(map(_text_of, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_text_of(key)}: {_text_of(one)}' for key, one in value.items())}}}"
+    return repr(value)
+
+
+def write_comment(text: str) -> str:
+    """Return a line of a comment, which no text can end."""
+    return "# " + "".join(sign if sign.isprintable() else "?" for sign in text)

@@ -33,7 +33,7 @@ _current: ContextVar[BaseRun | None] = ContextVar("cronsensus_run", default=None
 
 
 _OF_THE_NODE = frozenset({
-    "at_end", "effective_ending", "extras", "is_over", "line", "may_begin", "may_have_committed", "raised",
+    "at_end", "claim", "effective_ending", "extras", "is_over", "line", "may_begin", "may_have_committed", "raised",
     "for_test", "release_leftovers", "request_stop", "type_result", "was_cut_off",
 })  # fmt: skip
 """What completion leaves out: the node and its executors call it."""
@@ -75,6 +75,7 @@ class BaseRun:
         self.extras = extras
         """What features have left for it."""
         self._parent = claim.parent
+        self.claim = claim
         self._at_end: list[Callable[[], None]] = []
         self.is_over = False
         self.zone = zone

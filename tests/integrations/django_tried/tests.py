@@ -21,7 +21,12 @@ class InATransaction(TestCase):
 
 
 class WithCommits(TransactionTestCase):
+    def test_a_task_is_enqueued_and_committed(self):
+        tasks.send_invoice.enqueue(2)
+        assert len(scheduler.runs(tasks.send_invoice.module_path)) == 1
+
     def test_a_task_is_enqueued_and_its_result_is_found(self):
         result = tasks.send_invoice.enqueue(1)
+        assert len(scheduler.runs(tasks.send_invoice.module_path)) == 1  # not that of the other test
         found = tasks.send_invoice.get_result(result.id)
         assert (str(found.status), found.args) == ("READY", [1])

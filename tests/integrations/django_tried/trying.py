@@ -14,8 +14,10 @@ from shop.models import Order
 
 try:
     from django.tasks.exceptions import TaskResultDoesNotExist
+    from django.tasks.signals import task_finished
 except ImportError:
     from django_tasks.exceptions import TaskResultDoesNotExist
+    from django_tasks.signals import task_finished
 
 
 def wait_for(results):
@@ -120,6 +122,33 @@ def in_the_admin():
         "trail": [[entry.by, entry.action, entry.why] for entry in scheduler.store.trail(limit=5)][::-1],
         "state": str(scheduler.store.occurrence(waiting.pk).state),
     }))  # fmt: skip
+
+
+@tasks.task(retries=2, retry_delay="10ms", takes_context=True)
+def third_time(context):
+    if context.attempt < 3:
+        raise ValueError(context.attempt)
+
+
+@tasks.task(retries=1, retry_delay="10ms")
+async def never():
+    raise ValueError
+
+
+def finished_signals():
+    from cronsensus.integrations.django import scheduler
+
+    sent = []
+
+    def keep(task_result, **_):
+        if task_result.task.name in {"third_time", "never"}:
+            sent.append([task_result.task.name, str(task_result.status), task_result.attempts])
+
+    task_finished.connect(keep)
+    with scheduler:
+        for task in (third_time, never):
+            wait_for([task.enqueue()])
+    print(json.dumps(sent))
 
 
 def verbs_in_atomic():

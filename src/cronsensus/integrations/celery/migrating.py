@@ -5,11 +5,9 @@ What is printed is tried first: each trigger is made, and arguments are compared
 
 from __future__ import annotations
 
-import ast
 import inspect
-import keyword
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -19,11 +17,18 @@ from celery.backends.base import DisabledBackend
 from celery.beat import ScheduleEntry
 from celery.schedules import crontab
 
-from cronsensus.errors import ConfigurationError, CronsensusError
+from cronsensus.errors import ConfigurationError
 from cronsensus.integrations.celery.native_schedules import native_call
 from cronsensus.integrations.layout import Call, identifier, laid_out, quoted
-from cronsensus.integrations.migration import Migration, NoEquivalent, Remark
-from cronsensus.timing.durations import format_duration, parse_duration
+from cronsensus.integrations.migration import (
+    Migration,
+    NoEquivalent,
+    Remark,
+    write_arguments,
+    write_comment,
+    write_duration,
+    write_literal,
+)
 
 _TAKEN = {"Run", "Scheduler", "at", "cron", "every", "run", "scheduler"}
 _CANVAS = {"celery.chain", "celery.chord", "celery.group", "celery.chunks", "celery.map", "celery.starmap"}
@@ -133,7 +138,7 @@ class _Writing:
         else:
             options, body, takes_run = self._policies(entry, task, remark), self._call(entry, task, remark), False
         if (overdue := (entry.options or {}).get("overdue")) is not None:
-            options["overdue"] = _duration(overdue, "overdue")
+            options["overdue"] = write_duration(overdue, "overdue")
         name: str = self._name(key, entry, remark)
         function = identifier(name, self.functions)
         self.functions.add(function)
@@ -178,21 +183,21 @@ class _Writing:
             )
         if not isinstance(inspect.getattr_static(type(task), "run"), staticmethod):
             remark("its self has no request here, and self.retry() fails the run; raise cronsensus.Retry instead")
-        return Call(called, _arguments(entry.args or (), entry.kwargs or {}))
+        return Call(called, write_arguments(entry.args or (), entry.kwargs or {}))
 
     def _send(self, entry: ScheduleEntry, task: Any, remark: Callable[[str], None]) -> Call:
         given = {
             **({"args": list(entry.args)} if entry.args else {}),
             **({"kwargs": entry.kwargs} if entry.kwargs else {}),
         }
-        arguments = [f"{name}={_literal(value, name)}" for name, value in given.items()]
+        arguments = [f"{name}={write_literal(value, name)}" for name, value in given.items()]
         arguments.append("task_id=run.idempotency_key")
         for option, value in _options_of(entry):
             if option in _OWN:
                 remark(f"{option}={value!r} is left out: a run has one id, and is sent by one node")
                 continue
             try:
-                arguments.append(f"{option}={_literal(value, option)}")
+                arguments.append(f"{option}={write_literal(value, option)}")
             except NoEquivalent:
                 remark(f"{option}={value!r} is left out: write it as text or numbers")
         # As beat does it: by the task where it is known, with the options of its decorator; else by its name.
@@ -219,7 +224,7 @@ class _Writing:
         found: dict[str, str] = {}
         for option, value in _options_of(entry):
             if option == "expires" and isinstance(value, (int, float, timedelta)):
-                found["grace"] = _duration(value, option)
+                found["grace"] = write_duration(value, option)
             elif option in {"queue", "routing_key", "exchange"}:
                 remark(f"{option}={value!r} is left out: a node runs what it has; other machines get a namespace")
             elif option == "priority":
@@ -229,7 +234,7 @@ class _Writing:
         if task is None:
             return found
         if limit := task.time_limit or self.app.conf.task_time_limit:
-            found["timeout"], found["executor"] = _duration(limit, "time_limit"), '"process"'
+            found["timeout"], found["executor"] = write_duration(limit, "time_limit"), '"process"'
         if task.soft_time_limit or self.app.conf.task_soft_time_limit:
             remark("soft_time_limit is left out: ask run.check() now and then, see docs/coming-from.md")
         if getattr(task, "autoretry_for", ()):
@@ -256,7 +261,7 @@ class _Writing:
         ]
         code = "\n\n\n".join(["\n\n".join(parts), *self.blocks])
         if listed:
-            remarks = [_comment(one.text if one.job is None else f"{one.job}: {one.text}") for one in listed]
+            remarks = [write_comment(one.text if one.job is None else f"{one.job}: {one.text}") for one in listed]
             code = "\n".join([f"{code}\n\n" if self.blocks else f"{code}\n", "# What is not the same:", *remarks])
         return Migration(f"{code}\n", len(self.blocks), self.left_out, listed)
 
@@ -296,52 +301,9 @@ def _has_no_name(key: str, task: str) -> bool:
 def _retries(task: Any) -> dict[str, str]:
     found = {"retries": repr(task.max_retries)} if task.max_retries is not None else {}
     if backoff := getattr(task, "retry_backoff", False):
-        found["retry_delay"] = _duration(float(backoff), "retry_backoff")
-        found["retry_max_delay"] = _duration(getattr(task, "retry_backoff_max", 600), "retry_backoff_max")
+        found["retry_delay"] = write_duration(float(backoff), "retry_backoff")
+        found["retry_max_delay"] = write_duration(getattr(task, "retry_backoff_max", 600), "retry_backoff_max")
     else:
-        found["retry_delay"] = _duration(task.default_retry_delay, "default_retry_delay")
+        found["retry_delay"] = write_duration(task.default_retry_delay, "default_retry_delay")
         found["retry_factor"] = "1"
     return found
-
-
-def _duration(value: Any, what: str) -> str:
-    try:
-        return quoted(format_duration(parse_duration(value, what=what)))
-    except CronsensusError as error:
-        raise NoEquivalent(str(error)) from error
-
-
-def _arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
-    found = [_literal(value, "args") for value in args]
-    if all(name.isidentifier() and not keyword.iskeyword(name) for name in kwargs):
-        return [*found, *(f"{name}={_literal(value, 'kwargs')}" for name, value in kwargs.items())]
-    return [*found, f"**{_literal(dict(kwargs), 'kwargs')}"]
-
-
-def _literal(value: Any, what: str) -> str:
-    """Return the text of a value.
-
-    Raises:
-        NoEquivalent: it has none, as an object of a program's own.
-    """
-    text = _text_of(value)
-    try:
-        if ast.literal_eval(text) == value:
-            return text
-    except (ValueError, SyntaxError):
-        pass
-    raise NoEquivalent(f"{what} have {value!r}, which cannot be written as text; let the function fetch it by a key")
-
-
-def _text_of(value: Any) -> str:
-    if isinstance(value, str):
-        return quoted(value)
-    if type(value) is list:
-        return f"[{', '.join(map(_text_of, value))}]"
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{_text_of(key)}: {_text_of(one)}' for key, one in value.items())}}}"
-    return repr(value)
-
-
-def _comment(text: str) -> str:
-    return "# " + "".join(sign if sign.isprintable() else "?" for sign in text)

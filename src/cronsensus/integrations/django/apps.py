@@ -26,6 +26,7 @@ class CronsensusConfig(AppConfig):
         from cronsensus.stores.sql.sqlite.sqlite_store import add_transaction_finder
 
         post_migrate.connect(prepare_store, sender=self)
+        post_migrate.connect(write_back_in_tests)
         add_transaction_finder(find_atomic)
         if modules := read_options().modules:
             autodiscover_modules(*modules)
@@ -49,7 +50,8 @@ def prepare_store(sender: AppConfig, *, using: str, verbosity: int = 1, **_: Any
     With that no first enqueue has to define its job, which it could not inside a transaction of SQLite.
     """
     from cronsensus.integrations.django.options import read_options
-    from cronsensus.integrations.django.project import find_scheduler, let_go_in_tests
+    from cronsensus.integrations.django.project import empty_store, find_scheduler, let_go_in_tests
+    from cronsensus.integrations.django.running import is_in_tests
 
     options = read_options()
     if options.url is None and using != options.database:
@@ -58,5 +60,18 @@ def prepare_store(sender: AppConfig, *, using: str, verbosity: int = 1, **_: Any
     for name in scheduler.store.migrate():
         if verbosity:
             sys.stdout.write(f"  cronsensus: {name}\n")
+    if options.url is None and is_in_tests() and not scheduler.started:
+        empty_store(options.database)
     scheduler.define()
     let_go_in_tests()
+
+
+def write_back_in_tests(*, using: str, **_: Any) -> None:
+    """Put what is in SQLite's log into the file: ``manage.py test --parallel`` copies that alone."""
+    from cronsensus.integrations.django.options import read_options
+    from cronsensus.integrations.django.running import is_in_tests
+
+    connection: Any = connections[using]
+    if is_in_tests() and using == read_options().database and connection.vendor == "sqlite":
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")

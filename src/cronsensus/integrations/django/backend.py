@@ -22,7 +22,7 @@ from django.utils.module_loading import import_string
 
 from cronsensus.integrations.django.checks import find_faults
 from cronsensus.integrations.django.options import read_options
-from cronsensus.integrations.django.project import find_scheduler, let_go_in_tests
+from cronsensus.integrations.django.project import find_scheduler, let_go_in_tests, require_test_database
 from cronsensus.integrations.django.tasks_api import (
     BaseTaskBackend,
     Task,
@@ -37,11 +37,14 @@ from cronsensus.integrations.django.tasks_api import (
     task_started,
 )
 from cronsensus.jobs.job import Job
+from cronsensus.model.ends import Final
 from cronsensus.model.job import PolicyOptions
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.states import State
+from cronsensus.node.executors.result import ending_of_error
 from cronsensus.node.run import BaseRun, current_run
 from cronsensus.payload.codec import loads
+from cronsensus.retry import settle
 from cronsensus.triggers import Trigger, cron
 
 T = TypeVar("T")
@@ -106,8 +109,13 @@ def declare_task(task: Task, trigger: Trigger | None, policies: dict[str, Any]) 
     return _jobs[path]
 
 
-def periodic(trigger: Trigger, **policies: Any) -> Callable[[T], T]:
-    """Give a task a schedule, also on Django 6.0, whose ``@task`` takes no further words; it stands above that.
+def list_tasks() -> dict[str, Task]:
+    """Return the tasks of this process that are jobs, by path."""
+    return dict(_tasks)
+
+
+def periodic(trigger: Trigger | None = None, **policies: Any) -> Callable[[T], T]:
+    """Give a task a schedule, or only policies; it stands above ``@task``, which takes no such words on Django 6.0.
 
     Example: ``@periodic(cron("0 3 * * *"), retries=3)`` above ``@task`` above the function.
 
@@ -150,6 +158,7 @@ class Backend(BaseTaskBackend):
             InvalidTask: as Django says it.
         """
         self.validate_task(task)
+        require_test_database()
         policies = task.policies if isinstance(task, CronTask) else {}
         job = declare_task(task, None, policies)
         args, kwargs = normalize_json(args), normalize_json(kwargs)
@@ -186,6 +195,7 @@ class Backend(BaseTaskBackend):
         Raises:
             TaskResultDoesNotExist: nothing is known of it: not committed yet, pruned, or of no task.
         """
+        require_test_database()
         store = find_scheduler()._opened.ready()  # noqa: SLF001 - the room is part of the library
         found = store.occurrences(OccurrenceFilter(key=str(result_id)), limit=1)
         if not found:
@@ -279,7 +289,8 @@ def _runner_of(task: Task) -> Callable[..., Any]:
             try:
                 value = normalize_json(await function(*with_context(result, args), **kwargs))
             except BaseException as error:
-                await sync_to_async(_send_finished)(result, error=error)
+                if _is_last(error):
+                    await sync_to_async(_send_finished)(result, error=error)
                 raise
             await sync_to_async(_send_finished)(result, value=value)
             return value
@@ -292,7 +303,8 @@ def _runner_of(task: Task) -> Callable[..., Any]:
             try:
                 value = normalize_json(function(*with_context(result, args), **kwargs))
             except BaseException as error:
-                _send_finished(result, error=error)
+                if _is_last(error):
+                    _send_finished(result, error=error)
                 raise
             _send_finished(result, value=value)
             return value
@@ -313,6 +325,17 @@ def _result_of_run(task: Task, run: BaseRun, args: Any, kwargs: Any) -> TaskResu
         task, run.key, args=args, kwargs=kwargs, alias=task.backend, status=TaskResultStatus.RUNNING,
         started_at=now, last_attempted_at=now, worker_ids=[""] * run.attempt,
     )  # fmt: skip
+
+
+def _is_last(error: BaseException) -> bool:
+    """Whether no attempt follows one that ended with this: a task that is tried again has not finished."""
+    run = current_run()
+    if run is None or run.committed:
+        return True
+    ending = ending_of_error(error, run)
+    if run.lease_lost.is_set() or ending.cut_off:
+        return False
+    return isinstance(settle(run.claim, ending).then, Final)
 
 
 def _send_finished(result: TaskResult | None, *, value: Any = None, error: BaseException | None = None) -> None:

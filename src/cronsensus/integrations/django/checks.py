@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
 from django.core.checks import CheckMessage, Error
 from django.core.checks import Warning as CheckWarning
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connections
+from django.db import connections, router
 
 from cronsensus.integrations.django.options import read_options
 from cronsensus.stores.filesystems import is_network, kind_of
@@ -46,8 +47,25 @@ def find_faults(queues: Collection[str]) -> list[CheckMessage]:
             )
         )  # fmt: skip
         return found
+    if elsewhere := sorted({router.db_for_write(model) for model in _models_of_apps()} - {options.database}):
+        found.append(
+            CheckWarning(
+                f"rows in {', '.join(elsewhere)} do not commit with tasks, which are in {options.database}",
+                id="cronsensus.W006",
+                hint=f"enqueue in transaction.on_commit(…, using={elsewhere[0]!r}), or keep rows and tasks together",
+            )
+        )  # fmt: skip
     connection: Any = connections[options.database]
     return found + (_faults_of_sqlite(options.database, connection) if connection.vendor == "sqlite" else [])
+
+
+def _models_of_apps() -> list[Any]:
+    """Return the models that tasks may be about: neither ours, which read the store, nor Django's own."""
+    return [
+        model
+        for model in apps.get_models()
+        if model._meta.managed and not model.__module__.startswith("django.contrib.")  # noqa: SLF001 - Django's form
+    ]
 
 
 def _faults_of_sqlite(alias: str, connection: Any) -> list[CheckMessage]:

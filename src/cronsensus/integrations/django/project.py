@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections, transaction
 
 from cronsensus.integrations.django.database import url_of
 from cronsensus.integrations.django.options import ProjectOptions, read_options
@@ -14,9 +16,13 @@ from cronsensus.integrations.django.running import is_in_tests, mind_connections
 from cronsensus.scheduler import Scheduler
 from cronsensus.stores.sql.sql_handle import SqlHandle
 
+_KEPT = {"cronsensus_schema", "cronsensus_counters"}
+"""Tables that have rows as soon as they are made."""
 _lock = threading.RLock()
 _made: tuple[Scheduler, str] | None = None
 """The scheduler, and the URL that it was given last."""
+_url_when_ready = ""
+"""Before a test runner had given the database another name."""
 
 
 class ProjectScheduler(Scheduler):
@@ -41,11 +47,12 @@ def find_scheduler() -> Scheduler:
     Raises:
         ImproperlyConfigured: the settings name no database that could be the store.
     """
-    global _made  # noqa: PLW0603 - one for each process
+    global _made, _url_when_ready  # noqa: PLW0603 - one for each process
     options = read_options()
     url = find_url(options)
     with _lock:
         if _made is None:
+            _url_when_ready = "" if is_in_tests() else url
             given = {"tz": settings.TIME_ZONE} | dict(options.scheduler)
             _made = ProjectScheduler(url, **given), url
         found, before = _made
@@ -58,6 +65,33 @@ def find_scheduler() -> Scheduler:
 def find_url(options: ProjectOptions) -> str:
     """Return the URL of the store."""
     return options.url or url_of(options.database)
+
+
+def empty_store(alias: str) -> None:
+    """Delete what the store of a test has: ``flush`` between two tests empties only the tables that Django manages."""
+    from cronsensus.stores.sql.schema import metadata
+
+    scheduler, url = find_scheduler(), find_url(read_options())
+    connection: Any = connections[alias]
+    with transaction.atomic(using=alias), connection.cursor() as cursor:
+        for table in sorted(metadata.tables.keys() - _KEPT):
+            cursor.execute(f"DELETE FROM {connection.ops.quote_name(table)}")  # noqa: S608 - our own names
+    scheduler.configure({"url": "memory://"})  # lets go of what it remembers of the rows
+    scheduler.configure({"url": url})
+
+
+def require_test_database() -> None:
+    """Refuse to enqueue in a test whose runner has made no database for the store: it would be the project's own.
+
+    Raises:
+        ImproperlyConfigured: says what to write.
+    """
+    options = read_options()
+    if options.url is None and is_in_tests() and url_of(options.database) == _url_when_ready:
+        raise ImproperlyConfigured(
+            f"DATABASES[{options.database!r}] is no database of these tests; use TestCase or TransactionTestCase with "
+            f"databases = {{'default', {options.database!r}}}"
+        )
 
 
 def let_go_in_tests() -> None:
