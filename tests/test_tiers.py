@@ -20,6 +20,8 @@ MAY_SLEEP = {
     "tests/testing/shop.py": "a sleep of virtual time, which takes none",
     "tests/testing/test_kit.py": "the same",
     "tests/testing/test_async_kit.py": "the same",
+    "tests/testing/test_kit_locks.py": "the same",
+    "tests/testing/test_kit_trouble.py": "the same",
     "tests/test_recipes.py": "what the recipe tells of is real time that nobody ran",
 }
 """Files of the short tier that sleep, and why nothing can be waited for instead."""

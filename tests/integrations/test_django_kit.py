@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("django")
-from tests.integrations.test_django import Project
+from tests.integrations.django_project import Project
 
 
 def test_a_testcase_runs_tasks_on_its_own_connection_and_the_scheduler_touches_no_database(tmp_path: Path) -> None:
