@@ -33,6 +33,11 @@ def test_tasks_of_all_kinds_run_and_commit_with_the_rows_that_they_are_for(
     assert all("succeeded" in ledger for ledger in ledgers), ledgers
 
 
+def test_words_of_the_schedule_and_the_policies_stand_in_the_task_itself(tmp_path: Path) -> None:
+    seen = Project(tmp_path / "p").shell("native_words")
+    assert seen in (["at 03:00 every day, Europe/Paris", 3], "6.0")
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_the_admin_shows_jobs_and_runs_and_acts_with_a_reason(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest

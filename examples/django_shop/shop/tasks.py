@@ -12,7 +12,8 @@ from cronsensus.integrations.django import periodic
 from shop.models import Order
 
 
-@task(retries=2, retry_delay="10ms")
+@periodic(retries=2, retry_delay="10ms")
+@task
 def send_invoice(order):
     Order.objects.filter(pk=order).update(invoices=F("invoices") + 1)
     return f"invoice of order {order}"
@@ -33,7 +34,8 @@ def fails(number):
     raise ValueError(f"no {number}")
 
 
-@task(cron="* * * * * *", overlap="skip")
+@periodic(cron("* * * * * *"), overlap="skip")
+@task
 def tick():
     return "tick"
 

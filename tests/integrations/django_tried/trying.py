@@ -6,11 +6,15 @@ import re
 import time
 from datetime import timedelta
 
+from django import VERSION
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from shop import tasks
 from shop.models import Order
+
+from cronsensus.integrations.django import periodic
+from cronsensus.integrations.django.project import find_scheduler
 
 try:
     from django.tasks.exceptions import TaskResultDoesNotExist
@@ -27,6 +31,21 @@ def wait_for(results):
         time.sleep(0.05)
         for result in results:
             result.refresh()
+
+
+def close_books():
+    return None
+
+
+def native_words():
+    """Declare a task by the words that ``@task`` of 6.1 and of django-tasks passes on; 6.0 takes none."""
+    if VERSION[:2] == (6, 0):
+        print(json.dumps("6.0"))
+        return
+    nightly = tasks.task(cron="0 3 * * *", tz="Europe/Paris", retries=3)(close_books)
+    scheduler = find_scheduler()
+    spec = scheduler.declared.specs_by_name[nightly.module_path]
+    print(json.dumps([scheduler.jobs[nightly.module_path].rule.describe(), spec.policies.retries]))
 
 
 def all_kinds():
@@ -124,13 +143,15 @@ def in_the_admin():
     }))  # fmt: skip
 
 
-@tasks.task(retries=2, retry_delay="10ms", takes_context=True)
+@periodic(retries=2, retry_delay="10ms")
+@tasks.task(takes_context=True)
 def third_time(context):
     if context.attempt < 3:
         raise ValueError(context.attempt)
 
 
-@tasks.task(retries=1, retry_delay="10ms")
+@periodic(retries=1, retry_delay="10ms")
+@tasks.task
 async def never():
     raise ValueError
 
