@@ -76,7 +76,7 @@ class BaseRun:
         """What features have left for it."""
         self._parent = claim.parent
         self._at_end: list[Callable[[], None]] = []
-        self.is_over = False
+        self.is_over: bool = False
         self.zone = zone
 
     @property
