@@ -114,5 +114,5 @@ release-check: ## Build the sdist and the wheel, and try them on each Python tha
 	@.venv-release/bin/python scripts/release_check $(ARGS)
 
 clean: ## Remove everything that the targets made
-	rm -rf .venv .venv-bench .venv-docs .venv-lock .venv-release build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.* htmlcov
+	rm -rf .venv .venv-bench .venv-docs .venv-lock .venv-release .venv-types build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.* htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

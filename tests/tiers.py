@@ -190,6 +190,10 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/test_servers_script.py*", "the script that installs them"),
     ("tests/test_mutants.py*", "the script that changes code"),
     ("tests/test_site_built.py*", "builds the site, in an environment that needs the network once, and a browser"),
+    (
+        "tests/test_types_known.py*",
+        "basedpyright over the whole package, in an environment that needs the network once",
+    ),
     ("tests/test_setup.py*", "the script that makes the environment"),
     ("tests/test_snippets.py*", "the script that runs snippets; make check runs it on the pages"),
     ("tests/test_scheduler_typing.py*", "a type checker over programs of users"),

@@ -61,7 +61,8 @@ class Bus:
         self._over: Signal | None = None
         self._thread: int | None = None
         self._busy: Subscriber | None = None
-        self.dropped = self._told = 0
+        self.dropped: int = 0
+        self._told = 0
         self._told_at = -TELL_AGAIN
 
     # --- who wants to know -------------------------------------------------------------------------------------------

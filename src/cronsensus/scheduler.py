@@ -56,7 +56,8 @@ T = TypeVar("T")
 class _Of(Generic[T]):
     """A method of one of the scheduler's parts, as its own: with the part's signature, overloads and docstring.
 
-    Asked of the class, it is the function of the part's class.
+    Asked of the class, it is the function of the part's class. It decorates a definition, of which the name counts:
+    type checkers know the type of a definition in a package, whereas they need not agree on that of an assignment.
     """
 
     _classes: Any = SimpleNamespace(
@@ -71,6 +72,9 @@ class _Of(Generic[T]):
 
     def __init__(self, find: Callable[[Scheduler], T]) -> None:
         self._find = find
+
+    def __call__(self, _: Callable[[Scheduler], None], /) -> _Of[T]:
+        return self
 
     def __get__(self, instance: Scheduler | None, owner: type[Scheduler]) -> T:
         return self._find(self._classes if instance is None else instance)
@@ -284,60 +288,108 @@ class Scheduler:
         """What this process's code declares."""
         return self._declared
 
-    job = _Of(lambda self: self._definitions.job)
-    function = _Of(lambda self: self._definitions.function)
-    add_job = _Of(lambda self: self._definitions.add_job)
-    aadd_job = _Of(lambda self: self._definitions.aadd_job)
-    change_job = _Of(lambda self: self._definitions.change_job)
-    achange_job = _Of(lambda self: self._definitions.achange_job)
-    remove_job = _Of(lambda self: self._definitions.remove_job)
-    aremove_job = _Of(lambda self: self._definitions.aremove_job)
-    retired = _Of(lambda self: self._definitions.retired)
-    define = _Of(lambda self: self._definitions.define)
-    adefine = _Of(lambda self: self._definitions.adefine)
+    @_Of(lambda self: self._definitions.job)
+    def job(self) -> None: ...
+    @_Of(lambda self: self._definitions.function)
+    def function(self) -> None: ...
+    @_Of(lambda self: self._definitions.add_job)
+    def add_job(self) -> None: ...
+    @_Of(lambda self: self._definitions.aadd_job)
+    def aadd_job(self) -> None: ...
+    @_Of(lambda self: self._definitions.change_job)
+    def change_job(self) -> None: ...
+    @_Of(lambda self: self._definitions.achange_job)
+    def achange_job(self) -> None: ...
+    @_Of(lambda self: self._definitions.remove_job)
+    def remove_job(self) -> None: ...
+    @_Of(lambda self: self._definitions.aremove_job)
+    def aremove_job(self) -> None: ...
+    @_Of(lambda self: self._definitions.retired)
+    def retired(self) -> None: ...
+    @_Of(lambda self: self._definitions.define)
+    def define(self) -> None: ...
+    @_Of(lambda self: self._definitions.adefine)
+    def adefine(self) -> None: ...
 
-    enqueue = _Of(lambda self: self._operations.enqueue)
-    aenqueue = _Of(lambda self: self._operations.aenqueue)
-    options = _Of(lambda self: self._operations.options)
-    call = _Of(lambda self: self._operations.call)
-    enqueue_many = _Of(lambda self: self._operations.enqueue_many)
-    aenqueue_many = _Of(lambda self: self._operations.aenqueue_many)
-    enqueue_in = _Of(lambda self: self._operations.enqueue_in)
-    aenqueue_in = _Of(lambda self: self._operations.aenqueue_in)
-    enqueue_many_in = _Of(lambda self: self._operations.enqueue_many_in)
-    aenqueue_many_in = _Of(lambda self: self._operations.aenqueue_many_in)
-    find = _Of(lambda self: self._operations.find)
-    afind = _Of(lambda self: self._operations.afind)
-    runs = _Of(lambda self: self._runs.runs)
-    aruns = _Of(lambda self: self._runs.aruns)
+    @_Of(lambda self: self._operations.enqueue)
+    def enqueue(self) -> None: ...
+    @_Of(lambda self: self._operations.aenqueue)
+    def aenqueue(self) -> None: ...
+    @_Of(lambda self: self._operations.options)
+    def options(self) -> None: ...
+    @_Of(lambda self: self._operations.call)
+    def call(self) -> None: ...
+    @_Of(lambda self: self._operations.enqueue_many)
+    def enqueue_many(self) -> None: ...
+    @_Of(lambda self: self._operations.aenqueue_many)
+    def aenqueue_many(self) -> None: ...
+    @_Of(lambda self: self._operations.enqueue_in)
+    def enqueue_in(self) -> None: ...
+    @_Of(lambda self: self._operations.aenqueue_in)
+    def aenqueue_in(self) -> None: ...
+    @_Of(lambda self: self._operations.enqueue_many_in)
+    def enqueue_many_in(self) -> None: ...
+    @_Of(lambda self: self._operations.aenqueue_many_in)
+    def aenqueue_many_in(self) -> None: ...
+    @_Of(lambda self: self._operations.find)
+    def find(self) -> None: ...
+    @_Of(lambda self: self._operations.afind)
+    def afind(self) -> None: ...
+    @_Of(lambda self: self._runs.runs)
+    def runs(self) -> None: ...
+    @_Of(lambda self: self._runs.aruns)
+    def aruns(self) -> None: ...
 
-    enqueue_batch = _Of(lambda self: self._operations.enqueue_batch)
-    aenqueue_batch = _Of(lambda self: self._operations.aenqueue_batch)
+    @_Of(lambda self: self._operations.enqueue_batch)
+    def enqueue_batch(self) -> None: ...
+    @_Of(lambda self: self._operations.aenqueue_batch)
+    def aenqueue_batch(self) -> None: ...
 
-    rewind = _Of(lambda self: self._operations.rewind)
-    arewind = _Of(lambda self: self._operations.arewind)
-    pause = _Of(lambda self: self._operations.pause)
-    apause = _Of(lambda self: self._operations.apause)
-    resume = _Of(lambda self: self._operations.resume)
-    aresume = _Of(lambda self: self._operations.aresume)
-    trigger = _Of(lambda self: self._operations.trigger)
-    atrigger = _Of(lambda self: self._operations.atrigger)
-    backfill = _Of(lambda self: self._operations.backfill)
-    abackfill = _Of(lambda self: self._operations.abackfill)
-    cancel = _Of(lambda self: self._operations.cancel)
-    acancel = _Of(lambda self: self._operations.acancel)
-    retry = _Of(lambda self: self._operations.retry)
-    aretry = _Of(lambda self: self._operations.aretry)
-    break_lock = _Of(lambda self: self._operations.break_lock)
-    abreak_lock = _Of(lambda self: self._operations.abreak_lock)
+    @_Of(lambda self: self._operations.rewind)
+    def rewind(self) -> None: ...
+    @_Of(lambda self: self._operations.arewind)
+    def arewind(self) -> None: ...
+    @_Of(lambda self: self._operations.pause)
+    def pause(self) -> None: ...
+    @_Of(lambda self: self._operations.apause)
+    def apause(self) -> None: ...
+    @_Of(lambda self: self._operations.resume)
+    def resume(self) -> None: ...
+    @_Of(lambda self: self._operations.aresume)
+    def aresume(self) -> None: ...
+    @_Of(lambda self: self._operations.trigger)
+    def trigger(self) -> None: ...
+    @_Of(lambda self: self._operations.atrigger)
+    def atrigger(self) -> None: ...
+    @_Of(lambda self: self._operations.backfill)
+    def backfill(self) -> None: ...
+    @_Of(lambda self: self._operations.abackfill)
+    def abackfill(self) -> None: ...
+    @_Of(lambda self: self._operations.cancel)
+    def cancel(self) -> None: ...
+    @_Of(lambda self: self._operations.acancel)
+    def acancel(self) -> None: ...
+    @_Of(lambda self: self._operations.retry)
+    def retry(self) -> None: ...
+    @_Of(lambda self: self._operations.aretry)
+    def aretry(self) -> None: ...
+    @_Of(lambda self: self._operations.break_lock)
+    def break_lock(self) -> None: ...
+    @_Of(lambda self: self._operations.abreak_lock)
+    def abreak_lock(self) -> None: ...
 
     # --- functions that are no jobs, and locks -----------------------------------------------------------------------
 
-    once = _Of(lambda self: self._guards.once)
-    once_per = _Of(lambda self: self._guards.once_per)
-    startup = _Of(lambda self: self._startups.startup)
-    run_startup = _Of(lambda self: self._startups.run_startup)
-    arun_startup = _Of(lambda self: self._startups.arun_startup)
+    @_Of(lambda self: self._guards.once)
+    def once(self) -> None: ...
+    @_Of(lambda self: self._guards.once_per)
+    def once_per(self) -> None: ...
+    @_Of(lambda self: self._startups.startup)
+    def startup(self) -> None: ...
+    @_Of(lambda self: self._startups.run_startup)
+    def run_startup(self) -> None: ...
+    @_Of(lambda self: self._startups.arun_startup)
+    def arun_startup(self) -> None: ...
 
     def lock(
         self,
@@ -372,8 +424,10 @@ class Scheduler:
 
     # --- events ------------------------------------------------------------------------------------------------------
 
-    on = _Of(lambda self: self._subscriptions.on)
-    off = _Of(lambda self: self._subscriptions.off)
+    @_Of(lambda self: self._subscriptions.on)
+    def on(self) -> None: ...
+    @_Of(lambda self: self._subscriptions.off)
+    def off(self) -> None: ...
 
     @property
     def events_dropped(self) -> int:
@@ -406,11 +460,16 @@ class Scheduler:
         node = self._part.node
         return None if node is None else node.stats
 
-    start = _Of(lambda self: self._lifecycle.start)
-    astart = _Of(lambda self: self._lifecycle.astart)
-    stop = _Of(lambda self: self._lifecycle.stop)
-    astop = _Of(lambda self: self._lifecycle.astop)
-    run = _Of(lambda self: self._lifecycle.run)
+    @_Of(lambda self: self._lifecycle.start)
+    def start(self) -> None: ...
+    @_Of(lambda self: self._lifecycle.astart)
+    def astart(self) -> None: ...
+    @_Of(lambda self: self._lifecycle.stop)
+    def stop(self) -> None: ...
+    @_Of(lambda self: self._lifecycle.astop)
+    def astop(self) -> None: ...
+    @_Of(lambda self: self._lifecycle.run)
+    def run(self) -> None: ...
 
     def __enter__(self) -> Self:
         self.start()

@@ -382,3 +382,24 @@ def test_each_async_function_is_cancelled_somewhere():
     }
     cancelled = {(kind, f"a{verb}") for kind, verb in VERBS} | ELSEWHERE
     assert found <= cancelled, found - cancelled
+
+
+def test_each_twin_has_the_name_of_its_method_with_an_a_and_a_docstring_that_names_it():
+    kinds = [Scheduler, Job, JobWithOptions, Handle, Once, Lock, Lease]
+    twins = [
+        one
+        for kind in kinds
+        for name in dir(kind)
+        if not name.startswith("_") and hasattr(one := getattr(kind, name), "__wrapped__") and name.startswith("a")
+        if inspect.iscoroutinefunction(one)
+    ]
+    assert len(twins) > 30
+    for one in twins:
+        assert one.__name__ == f"a{one.__wrapped__.__name__}"
+        assert f"``{one.__wrapped__.__name__}``" in one.__doc__
+
+
+def test_each_verb_of_a_scheduler_is_that_of_the_same_name():
+    verbs = [name for name, one in vars(Scheduler).items() if type(one).__name__ == "_Of"]
+    assert len(verbs) > 50
+    assert [getattr(Scheduler, name).__name__ for name in verbs] == verbs

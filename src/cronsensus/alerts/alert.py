@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import urlsplit
@@ -74,10 +75,10 @@ class Alert:
         self.target = target
         self.on = on
         self.jobs = jobs
-        self.name = _name_target(target) if name is None else str(name)
+        self.name: str = _name_target(target) if name is None else str(name)
         self.secret = secret
-        self.in_row = _read_row(in_row)
-        self.backlog = parse_duration(backlog, what="backlog")
+        self.in_row: int = _read_row(in_row)
+        self.backlog: timedelta = parse_duration(backlog, what="backlog")
 
     def wants_event(self, event: Event) -> bool:
         """Whether somebody is to be told of an event; that something is over, where they were told that it began."""

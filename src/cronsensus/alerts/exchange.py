@@ -31,7 +31,7 @@ class Exchange:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self.is_over = False
+        self.is_over: bool = False
         self._sockets: list[socket.socket] = []
         self._deadline: Deadline | None = None
 

@@ -92,7 +92,7 @@ class Alerts:
         for one in alerts:
             if not isinstance(one, Alert):
                 raise InvalidOption(f"alerts=[{one!r}]: write alerts=[Alert('https://…', on=['failed'])]")
-        self.by_name = {one.name: one for one in alerts}
+        self.by_name: dict[str, Alert] = {one.name: one for one in alerts}
         if len(self.by_name) < len(alerts):
             names = [one.name for one in alerts]
             twice = next(name for name in names if names.count(name) > 1)

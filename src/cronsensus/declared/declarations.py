@@ -79,8 +79,8 @@ class Declarations:
     """
 
     def __init__(self) -> None:
-        self.base = Policies()
-        self.zone = "UTC"
+        self.base: Policies = Policies()
+        self.zone: str = "UTC"
         self.specs_by_name: dict[str, JobSpec] = {}
         self.added: dict[str, JobSpec] = {}
         self.retired: dict[str, str] = {}

@@ -220,7 +220,9 @@ class Definitions:
         """
         self._acts.define_jobs(self._declared.specs(), None)
 
-    adefine = twin(define)
+    @twin(define)
+    def adefine(self) -> None:
+        """Do what ``define`` does without blocking the event loop."""
 
     # --- jobs at run time --------------------------------------------------------------------------------------------
 
@@ -306,7 +308,9 @@ class Definitions:
         self._acts.define_jobs([spec], by)
         return self._added_job(spec, found)
 
-    aadd_job = twin(add_job)
+    @twin(add_job)
+    def aadd_job(self) -> None:
+        """Do what ``add_job`` does without blocking the event loop."""
 
     def change_job(
         self,
@@ -349,7 +353,9 @@ class Definitions:
         if name in self._declared.added:
             self._declared.added[name] = changed
 
-    achange_job = twin(change_job)
+    @twin(change_job)
+    def achange_job(self) -> None:
+        """Do what ``change_job`` does without blocking the event loop."""
 
     def remove_job(self, name: str, *, by: str | None = None, reason: str = "") -> bool:
         """Retire a job that was added at run time; ``False`` when it is retired already. Its ledger stays.
@@ -374,7 +380,9 @@ class Definitions:
             (), lambda store: store.retire(name, by=self._acts.operator_name(by), why=reason)
         )
 
-    aremove_job = twin(remove_job)
+    @twin(remove_job)
+    def aremove_job(self) -> None:
+        """Do what ``remove_job`` does without blocking the event loop."""
 
     def _find_function(self, function: str | Named | Callable[..., Any]) -> Function:
         if isinstance(function, str):

@@ -67,7 +67,9 @@ class Enqueuing:
         """
         return self.enqueue_many([self.call(job, *args, **kwargs)])[0]
 
-    aenqueue = twin(enqueue)
+    @twin(enqueue)
+    def aenqueue(self) -> None:
+        """Do what ``enqueue`` does without blocking the event loop."""
 
     def call(self, job: str | Named, /, *args: Any, **kwargs: Any) -> Call:
         """Return a call of a job for ``enqueue_many``; it is checked and not enqueued.
@@ -125,7 +127,9 @@ class Enqueuing:
         self._raise_mismatch(wanted, made)
         return [self._acts.handle_of(one) for one in made]
 
-    aenqueue_many = twin(enqueue_many)
+    @twin(enqueue_many)
+    def aenqueue_many(self) -> None:
+        """Do what ``enqueue_many`` does without blocking the event loop."""
 
     def enqueue_batch(
         self,
@@ -167,7 +171,9 @@ class Enqueuing:
             store.wake([made.id], listed=listed)
         return self._acts.handle_of(made)
 
-    aenqueue_batch = twin(enqueue_batch)
+    @twin(enqueue_batch)
+    def aenqueue_batch(self) -> None:
+        """Do what ``enqueue_batch`` does without blocking the event loop."""
 
     # --- in a transaction of the caller's own ------------------------------------------------------------------------
 
@@ -323,7 +329,9 @@ class JobWithOptions(Generic[P, R_co]):
         """Ask for one run with these arguments and the options; see ``Scheduler.enqueue``."""
         return self._operations.enqueue_many([self.call(*args, **kwargs)])[0]
 
-    aenqueue = twin(enqueue)
+    @twin(enqueue)
+    def aenqueue(self) -> None:
+        """Do what ``enqueue`` does without blocking the event loop."""
 
     def enqueue_in(self, connection: Any, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
         """Ask for one run that exists if the caller's transaction commits; see ``Scheduler.enqueue_in``."""

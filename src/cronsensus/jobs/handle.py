@@ -139,7 +139,9 @@ class Handle(Generic[R_co]):
         store = self._opened.store
         return _list_retries(store, self._find_occurrence(store))[-1]
 
-    alook = twin(look)
+    @twin(look)
+    def alook(self) -> None:
+        """Do what ``look`` does without blocking the event loop."""
 
     def _find_occurrence(self, store: Store) -> Occurrence:
         occurrence = store.occurrence(self.id)
@@ -251,7 +253,9 @@ class Handle(Generic[R_co]):
         """
         return self._opened.store.children([self.id], limit=2 * MOST_ITEMS)[self.id]
 
-    aprogress = twin(progress)
+    @twin(progress)
+    def aprogress(self) -> None:
+        """Do what ``progress`` does without blocking the event loop."""
 
     def results(self) -> Iterator[Any]:
         """Give what the items of this batch that have succeeded by now returned, in the order of the list.
@@ -285,7 +289,9 @@ class Handle(Generic[R_co]):
         """
         return cancel_occurrence(self._opened.store, self.id, by=by or self._operator(), why=reason)
 
-    acancel = twin(cancel)
+    @twin(cancel)
+    def acancel(self) -> None:
+        """Do what ``cancel`` does without blocking the event loop."""
 
     def retry(self, *, again: bool = False, by: str | None = None, reason: str = "") -> Handle[R_co]:
         """Run it once more; see ``Scheduler.retry``, which also runs what comes after it.
@@ -299,7 +305,9 @@ class Handle(Generic[R_co]):
         store.notify()
         return Handle.of(made, self._opened, self._types, self._operator)
 
-    aretry = twin(retry)
+    @twin(retry)
+    def aretry(self) -> None:
+        """Do what ``retry`` does without blocking the event loop."""
 
     if not TYPE_CHECKING:  # a type checker knows that a handle cannot be awaited
 

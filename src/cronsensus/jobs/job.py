@@ -113,7 +113,9 @@ class Job(Generic[P, R_co]):
         """Ask for one run with these arguments; see ``Scheduler.enqueue``."""
         return self._operations.enqueue(self, *args, **kwargs)
 
-    aenqueue = twin(enqueue)
+    @twin(enqueue)
+    def aenqueue(self) -> None:
+        """Do what ``enqueue`` does without blocking the event loop."""
 
     def enqueue_in(self, connection: Any, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
         """Ask for one run that exists if the caller's transaction commits; see ``Scheduler.enqueue_in``."""
@@ -161,7 +163,9 @@ class Job(Generic[P, R_co]):
         """
         return self._operations.enqueue_many(require_call(one, self.name) for one in calls)
 
-    aenqueue_many = twin(enqueue_many)
+    @twin(enqueue_many)
+    def aenqueue_many(self) -> None:
+        """Do what ``enqueue_many`` does without blocking the event loop."""
 
     def enqueue_many_in(self, connection: Any, calls: Iterable[Call[R_co]]) -> list[Handle[R_co]]:
         """Enqueue at most a thousand calls of this job in the caller's transaction; see ``Scheduler.enqueue_in``.
@@ -181,20 +185,26 @@ class Job(Generic[P, R_co]):
         """Run it once for each item, on whichever nodes have free slots; see ``Scheduler.enqueue_batch``."""
         return self._operations.enqueue_batch(self, items, key=key, item_key=item_key)
 
-    aenqueue_batch = twin(enqueue_batch)
+    @twin(enqueue_batch)
+    def aenqueue_batch(self) -> None:
+        """Do what ``enqueue_batch`` does without blocking the event loop."""
 
     @require_reason
     def pause(self, *, reason: str, by: str | None = None) -> bool:
         """Stop firing; see ``Scheduler.pause``."""
         return self._operations.pause(self, reason=reason, by=by)
 
-    apause = twin(pause)
+    @twin(pause)
+    def apause(self) -> None:
+        """Do what ``pause`` does without blocking the event loop."""
 
     def resume(self, *, by: str | None = None, reason: str = "") -> bool:
         """End a pause; see ``Scheduler.resume``."""
         return self._operations.resume(self, by=by, reason=reason)
 
-    aresume = twin(resume)
+    @twin(resume)
+    def aresume(self) -> None:
+        """Do what ``resume`` does without blocking the event loop."""
 
     def trigger(
         self, *, downstream: bool = False, key: str | None = None, by: str | None = None, reason: str = ""
@@ -202,7 +212,9 @@ class Job(Generic[P, R_co]):
         """Run it now, beside its schedule; see ``Scheduler.trigger``."""
         return self._operations.trigger(self, downstream=downstream, key=key, by=by, reason=reason)
 
-    atrigger = twin(trigger)
+    @twin(trigger)
+    def atrigger(self) -> None:
+        """Do what ``trigger`` does without blocking the event loop."""
 
     def backfill(
         self, start: datetime | str, end: datetime | str, *, by: str | None = None, reason: str = ""
@@ -210,7 +222,9 @@ class Job(Generic[P, R_co]):
         """Run it for nominal times of the past; see ``Scheduler.backfill``."""
         return self._operations.backfill(self, start, end, by=by, reason=reason)
 
-    abackfill = twin(backfill)
+    @twin(backfill)
+    def abackfill(self) -> None:
+        """Do what ``backfill`` does without blocking the event loop."""
 
     if not TYPE_CHECKING:  # or each misspelt attribute would pass a type checker
 

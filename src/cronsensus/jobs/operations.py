@@ -61,7 +61,9 @@ class Operations(Enqueuing):
         name, operator = name_of(job), self._acts.operator_name(by)
         return self._acts.act_and_hint({name}, lambda store: store.pause(name, by=operator, why=reason))
 
-    apause = twin(pause)
+    @twin(pause)
+    def apause(self) -> None:
+        """Do what ``pause`` does without blocking the event loop."""
 
     def resume(self, job: str | Named, *, by: str | None = None, reason: str = "") -> bool:
         """End a pause; ``False`` when there is none.
@@ -72,7 +74,9 @@ class Operations(Enqueuing):
         name, operator = name_of(job), self._acts.operator_name(by)
         return self._acts.act_and_hint({name}, lambda store: store.resume(name, by=operator, why=reason))
 
-    aresume = twin(resume)
+    @twin(resume)
+    def aresume(self) -> None:
+        """Do what ``resume`` does without blocking the event loop."""
 
     @require_reason
     def rewind(self, job: str | Named, *, reason: str, by: str | None = None) -> datetime:
@@ -96,7 +100,9 @@ class Operations(Enqueuing):
         name, operator = name_of(job), self._acts.operator_name(by)
         return self._acts.act_and_hint({name}, lambda store: rewind_job(store, name, by=operator, why=reason).watermark)
 
-    arewind = twin(rewind)
+    @twin(rewind)
+    def arewind(self) -> None:
+        """Do what ``rewind`` does without blocking the event loop."""
 
     def trigger(
         self,
@@ -136,7 +142,9 @@ class Operations(Enqueuing):
 
         return self._acts.handle_of(self._acts.act_and_hint(mine, carry_out))
 
-    atrigger = twin(trigger)
+    @twin(trigger)
+    def atrigger(self) -> None:
+        """Do what ``trigger`` does without blocking the event loop."""
 
     def backfill(
         self,
@@ -182,7 +190,9 @@ class Operations(Enqueuing):
 
         return [self._acts.handle_of(one) for one in self._acts.act_and_hint({name}, carry_out)]
 
-    abackfill = twin(backfill)
+    @twin(backfill)
+    def abackfill(self) -> None:
+        """Do what ``backfill`` does without blocking the event loop."""
 
     # --- occurrences -------------------------------------------------------------------------------------------------
 
@@ -206,7 +216,9 @@ class Operations(Enqueuing):
             (), lambda store: cancel_occurrence(store, _id_of(occurrence), by=self._acts.operator_name(by), why=reason)
         )
 
-    acancel = twin(cancel)
+    @twin(cancel)
+    def acancel(self) -> None:
+        """Do what ``cancel`` does without blocking the event loop."""
 
     @require_reason
     def break_lock(self, name: str, *, reason: str, by: str | None = None) -> int:
@@ -229,7 +241,9 @@ class Operations(Enqueuing):
             )
         )
 
-    abreak_lock = twin(break_lock)
+    @twin(break_lock)
+    def abreak_lock(self) -> None:
+        """Do what ``break_lock`` does without blocking the event loop."""
 
     def retry(
         self,
@@ -277,7 +291,9 @@ class Operations(Enqueuing):
 
         return self._acts.handle_of(self._acts.act_and_hint((), carry_out))
 
-    aretry = twin(retry)
+    @twin(retry)
+    def aretry(self) -> None:
+        """Do what ``retry`` does without blocking the event loop."""
 
 
 def _id_of(occurrence: int | Handle) -> int:

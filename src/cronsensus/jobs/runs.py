@@ -81,7 +81,9 @@ class Runs:
             raise UnknownJob(unknown_job(name))
         return found
 
-    aruns = twin(runs)
+    @twin(runs)
+    def aruns(self) -> None:
+        """Do what ``runs`` does without blocking the event loop."""
 
 
 def next_time(store: Store, spec: JobSpec) -> datetime | None:

@@ -199,7 +199,7 @@ class Lease:
         released: whether it was released.
     """
 
-    released = True
+    released: bool = True
     _freed = False
     _why = ""
     _lost: weakref.ref[Lost] | None = None
@@ -219,8 +219,12 @@ class Lease:
         grant: object = None,
     ) -> None:
         """Make the lease of a ``grant``, by which ``backend`` knows it. Without a ``ttl`` it has no end."""
-        self.name, self.holder, self.token = name, holder, token
-        self.session, self.grant, self.renew = session, grant, renew
+        self.name: str = name
+        self.holder: str = holder
+        self.token: int = token
+        self.session: str = session
+        self.grant: object = grant
+        self.renew: bool = renew
         self._backend = backend
         self._clock: Clock = backend.clock
         self._ttl = ttl
@@ -496,9 +500,17 @@ class Lease:
         self.end()
         await call_surely(self._free_in_store)
 
-    aextend = twin(extend, on_worker)
-    areacquire = twin(reacquire, on_worker)
-    aowned = twin(owned, on_worker)
+    @twin(extend, on_worker)
+    def aextend(self) -> None:
+        """Do what ``extend`` does without blocking the event loop."""
+
+    @twin(reacquire, on_worker)
+    def areacquire(self) -> None:
+        """Do what ``reacquire`` does without blocking the event loop."""
+
+    @twin(owned, on_worker)
+    def aowned(self) -> None:
+        """Do what ``owned`` does without blocking the event loop."""
 
     def __dir__(self) -> list[str]:
         own = (name for name in super().__dir__() if not name.startswith("_") or name.startswith("__"))

@@ -91,7 +91,7 @@ class Lock:
     ) -> None:
         for option in unknown:
             raise unknown_here(option, OPTIONS, "Lock")
-        self.name = check_name(name, what="lock name")
+        self.name: str = check_name(name, what="lock name")
         self._request = LockRequest(
             name=self.name, ttl=read_ttl(ttl, renew=renew), limit=read_limit(limit), renew=renew, bound=False
         )
@@ -336,7 +336,9 @@ class Lock:
         """
         return self._backend().count_holders(self.name) >= self._request.limit
 
-    alocked = twin(locked, on_worker)
+    @twin(locked, on_worker)
+    def alocked(self) -> None:
+        """Do what ``locked`` does without blocking the event loop."""
 
     def __repr__(self) -> str:
         return f"<Lock {self.name!r}>"

@@ -77,7 +77,7 @@ class BaseRun:
         self._parent = claim.parent
         self.claim = claim
         self._at_end: list[Callable[[], None]] = []
-        self.is_over = False
+        self.is_over: bool = False
         self.zone = zone
 
     @property

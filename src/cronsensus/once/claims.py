@@ -50,7 +50,7 @@ class Claims(OutsideClaims):
     """The claims of this process's guarded calls. Safe to share between threads; not for a forked child."""
 
     def _set_up(self) -> None:
-        self.waiters = Waiters(self.clock, lambda: self.store)
+        self.waiters: Waiters = Waiters(self.clock, lambda: self.store)
         self._asked: weakref.WeakKeyDictionary[Ticket, tuple[str, str]] = weakref.WeakKeyDictionary()
         """For which keys calls ask just now: an answer may be on its way, unless the call is gone."""
         self._waits: dict[tuple[str, str], list[tuple[str, str]]] = {}

@@ -113,7 +113,7 @@ class Once(Generic[P, R_co]):
         """Guard ``function``; see ``Scheduler.once``."""
         functools.update_wrapper(self, function, updated=())
         self.function = function
-        self.name = spec().name
+        self.name: str = spec().name
         self._spec = spec
         self._claims = claims
         self._wanted = wanted
@@ -127,8 +127,8 @@ class Once(Generic[P, R_co]):
             # Frameworks read the signature for what to pass, and the connection is not passed.
             with contextlib.suppress(ValueError, TypeError):
                 shown = inspect.signature(function)
-                self.__signature__ = shown.replace(parameters=[*shown.parameters.values()][1:])
-        self.is_async = is_async(function)
+                self.__signature__: inspect.Signature = shown.replace(parameters=[*shown.parameters.values()][1:])
+        self.is_async: bool = is_async(function)
         mark_async(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
@@ -202,7 +202,9 @@ class Once(Generic[P, R_co]):
         claims = self._claims()
         return claims.store.forget(self.name, key, by=by or claims.name, why=why, running=running) is not None
 
-    aforget = twin(forget, on_worker)
+    @twin(forget, on_worker)
+    def aforget(self) -> None:
+        """Do what ``forget`` does without blocking the event loop."""
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """Return the method of an object, as a function does."""

@@ -57,8 +57,8 @@ class OpenedStore:
             given: an open store, which stays the caller's to close; ``None``: that of the settings.
             span: gives what is to be entered around each verb, or ``None``.
         """
-        self.lock = threading.RLock()
-        self.waits = Waits()
+        self.lock: threading.RLock = threading.RLock()
+        self.waits: Waits = Waits()
         self._setup = setup
         self._given = given
         self._span = span

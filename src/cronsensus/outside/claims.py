@@ -83,7 +83,7 @@ class OutsideClaims:
         self._release = release
         self._lease = lease
         self._fast_evidence = fast_evidence
-        self.background = BackgroundQueue()
+        self.background: BackgroundQueue = BackgroundQueue()
         self._reconciliation = Reconciliation(clock, store, self._list_held_keys, later=self.background.add_act)
         self._host = SessionHost(
             store,

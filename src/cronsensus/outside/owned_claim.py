@@ -71,7 +71,7 @@ class Ticket:
     __slots__ = ("__weakref__", "held", "over")
 
     def __init__(self) -> None:
-        self.over = False
+        self.over: bool = False
         self.held: OwnedClaim | None = None
 
 
@@ -90,9 +90,9 @@ class OwnedClaim:
 
     def __init__(self, claims: Holder, claim: Claim, lease: SessionLease, ticket: Ticket) -> None:
         self.claim = claim
-        self.session = claim.session
-        self.started = claims.clock.monotonic()
-        self.run = Run(
+        self.session: str = claim.session
+        self.started: float = claims.clock.monotonic()
+        self.run: Run = Run(
             claim, namespace=claims.store.namespace, run_transaction=RunTransaction(claims.store, claim, _NO_PROGRESS)
         )
         self.begun = False
@@ -103,8 +103,9 @@ class OwnedClaim:
         self._told: list[Callable[[bool], object]] = []
         """Told once: whether the store has accepted the end that it was settled with."""
         self._was_accepted = False
-        self.is_settled = False
-        self.owed = self.is_over = False
+        self.is_settled: bool = False
+        self.owed = False
+        self.is_over: bool = False
         self._lease = lease
         self._ticket = weakref.ref(ticket)
 

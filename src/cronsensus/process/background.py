@@ -13,7 +13,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from cronsensus.errors import ConfigurationError
 from cronsensus.process.interrupts import Event, new_lock
@@ -38,8 +38,8 @@ class Gone(weakref.ref[Any]):
 
     __slots__ = ()
     # What two of them refer to is not compared: one of a collected object must be found as well.
-    __hash__ = object.__hash__
-    __eq__ = object.__eq__
+    __hash__: ClassVar[Callable[[Any], int]] = object.__hash__
+    __eq__: ClassVar[Callable[[Any, object], bool]] = object.__eq__
 
     def free_abandoned(self) -> object:
         """Do the act; on a background thread."""

@@ -25,20 +25,25 @@ async def _to_thread(call: Callable[[], R]) -> R:
 
 def twin(
     method: Callable[Concatenate[S, P], R], on: Callable[[Callable[[], R]], Awaitable[R]] = _to_thread
-) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
-    """Return an async method that calls ``method`` ``on`` another thread, so that the event loop goes on meanwhile.
+) -> Callable[[Callable[[S], None]], Callable[Concatenate[S, P], Coroutine[Any, Any, R]]]:
+    """Return a decorator whose async method calls ``method`` ``on`` another thread; the event loop goes on meanwhile.
+
+    Of what it decorates it keeps name and docstring; the signature is ``method``'s. A definition and no assignment:
+    type checkers know the type of a definition in a package, whereas they need not agree on that of an assignment.
 
     A cancelled twin leaves its thread to finish: the verbs are atomic, so the step is done either whole or not at all.
     """
 
-    async def on_a_thread(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await on(functools.partial(method, self, *args, **kwargs))
+    def decorate(named: Callable[[S], None]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
+        async def on_a_thread(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+            return await on(functools.partial(method, self, *args, **kwargs))
 
-    functools.update_wrapper(on_a_thread, method)
-    on_a_thread.__name__ = f"a{method.__name__}"
-    on_a_thread.__qualname__ = ".".join([*method.__qualname__.split(".")[:-1], on_a_thread.__name__])
-    on_a_thread.__doc__ = f"Do what ``{method.__name__}`` does without blocking the event loop."
-    return on_a_thread
+        functools.update_wrapper(on_a_thread, method)
+        for kept in ("__name__", "__qualname__", "__doc__"):
+            setattr(on_a_thread, kept, getattr(named, kept))
+        return on_a_thread
+
+    return decorate
 
 
 def require_reason(method: Callable[P, R]) -> Callable[P, R]:
