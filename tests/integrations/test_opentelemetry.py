@@ -147,6 +147,19 @@ def test_what_enqueues_for_others_needs_only_the_headers(traced: Traced, tmp_pat
     assert charge.parent.span_id == id_of(span)
 
 
+def test_items_of_a_batch_are_linked_to_who_enqueued_it(traced: Traced) -> None:
+    scheduler = traced.scheduler()
+
+    @scheduler.job()
+    def bill(number: int) -> None: ...
+
+    with scheduler:
+        with traced.tracer.start_as_current_span("request") as request:
+            bill.enqueue_batch([1, 2, 3])
+        spans = traced.wait_for("process bill", 4)  # three items, and their batch at least once
+    assert {linked(span)["enqueued"] for span in spans} == {id_of(request)}
+
+
 def test_a_job_in_a_process_of_its_own_is_inside_its_span(traced: Traced, tmp_path: Path) -> None:
     scheduler = traced.scheduler()
     job = scheduler.job(executor="process")(traced_jobs.tell_trace)

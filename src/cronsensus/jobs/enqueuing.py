@@ -160,7 +160,8 @@ class Enqueuing:
         store = self._acts.opened.ready()
         if made.created or not (made.state.final or store.children([made.id])[made.id].listed is not None):
             try:
-                listed = write_pages(Pages(name, made.id, batch, store), as_items(items, "enqueue_batch"))
+                pages = Pages(name, made.id, batch, store, headers=headers)
+                listed = write_pages(pages, as_items(items, "enqueue_batch"))
             except ConfigurationError:
                 with suppress(InvalidTransition, LookupError):
                     store.cancel(made.id, by=self._acts.operator_name(None), why="its list cannot be used")
