@@ -22,6 +22,7 @@ ENGLISH: dict[str, tuple[str, ...]] = {
         "dashboard",
         "alerts",
         "metrics",
+        "opentelemetry",
         "security",
         "changing-things-safely",
         "troubleshooting",

@@ -183,6 +183,7 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/cli/test_probes.py::*another_host*", "waits for leases and signs of life, on each server"),
     ("tests/cli/test_probes.py::*[[]busy-*", "every commit kills and stops an idle node on SQLite"),
     *((f"tests/cli/test_probes.py::*-{store}]", "the same") for store in ("postgres", "mysql", "redis")),
+    ("tests/lifecycle/test_systemd.py::*rounds_hang*", "a real node that hangs; every commit does it by hand"),
     ("tests/cli/test_demo.py::test_however_it_is_stopped*", "the demo, stopped in three ways"),
     ("tests/cli/test_demo.py::test_in_a_pipe*", "the demo again, in a pipe"),
     # Tests of what tests the library, and of what makes its environment.

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from cronsensus.alerts.watching import Alerts
     from cronsensus.lifecycle.participation import Participation
     from cronsensus.lock import Lock
+    from cronsensus.node.hooks import HooksFactory
     from cronsensus.node.stats import NodeStats
     from cronsensus.opened.waits import Waits
 
@@ -165,7 +166,7 @@ class Scheduler:
         mind_forks(self._bus)
         self._opened = OpenedStore(self._setup, store, lambda: self._bus.span)
         self._subscriptions = Subscriptions(self._bus, self._opened)
-        acts = Acts(self._opened, self._declared, self._setup)
+        self._acts = acts = Acts(self._opened, self._declared, self._setup)
         self._operations = Operations(acts)
         self._runs = Runs(acts)
         self._definitions = Definitions(acts, self._operations, lambda: self.started)
@@ -203,6 +204,17 @@ class Scheduler:
     @property
     def _part(self) -> Participation:
         return self._lifecycle.part
+
+    def _add_room(self, make_hooks: HooksFactory, headers: Callable[[], Mapping[str, str] | None]) -> None:
+        """Give its nodes a feature of an integration; and what is enqueued here the headers that go with it.
+
+        Raises:
+            ConfigurationError: a node takes part already, and would not have it.
+        """
+        if self.started or self._lifecycle.waits:
+            raise ConfigurationError("the scheduler is started, and its node stays as it is; do this before start()")
+        self._lifecycle.rooms.append(make_hooks)
+        self._acts.headers = headers
 
     @contextmanager
     def _swapped(

@@ -445,6 +445,23 @@ def test_a_node_decides_until_twice_the_sleep_that_it_planned_has_passed():
     assert decides(bench)
 
 
+def test_a_round_that_hangs_is_late_however_long_the_sleep_before_it_was(monkeypatch):
+    bench = Bench(job(trigger=every("1h")))
+    assert bench.round.run_round() > GRACE
+    turned = []
+
+    def hang() -> float:
+        for seconds in (GRACE - 0.01, 0.02):
+            bench.clock.advance(seconds)
+            turned.append((bench.round.turns, decides(bench)))
+        return 60.0
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.round, "_try_round", hang)
+        bench.round.run_round()
+    assert turned == [(True, True), (False, False)]
+
+
 def test_a_node_whose_store_is_gone_or_that_drains_decides_nothing(monkeypatch):
     bench = Bench(job(trigger=every("1h")))
     bench.round.run_round()
@@ -458,6 +475,7 @@ def test_a_node_whose_store_is_gone_or_that_drains_decides_nothing(monkeypatch):
         bench.clock.advance(60)
         bench.round.run_round()
         assert not decides(bench)
+        assert (bench.round.turns, bench.round.status) == (True, "the store cannot be used; trying again")
     bench.clock.advance(60)
     bench.round.run_round()
     assert decides(bench)

@@ -1561,4 +1561,13 @@ class KeepsSecretsOfOperators(BrokenStore):
         return done
 
 
+class DropsHeaders(BrokenStore):
+    """What an enqueuer sends along beside the arguments is lost."""
+
+    rejected_by = "test_headers_go_along_to_each_attempt_and_are_no_arguments"
+
+    def _enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
+        return super()._enqueue([replace(one, headers=None) for one in items])
+
+
 BROKEN = BrokenStore.__subclasses__()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -59,8 +59,21 @@ class Pages:
         count: how many were taken in.
     """
 
-    def __init__(self, job: str, number: int, batch: Batch, store: Store, done: Collection[bytes] = ()) -> None:
-        """Take in items of the batch with that number; those whose key has its digest among ``done`` are left out."""
+    def __init__(
+        self,
+        job: str,
+        number: int,
+        batch: Batch,
+        store: Store,
+        done: Collection[bytes] = (),
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Take in items of the batch with that number; those whose key has its digest among ``done`` are left out.
+
+        ``headers``: those of the batch, which its items have, too.
+        """
+        self._headers = headers
         self._job = job
         self._number = number
         self._batch = batch
@@ -100,6 +113,7 @@ class Pages:
                 kwargs=kwargs or None,
                 origin=Origin.BATCH,
                 parent=self._number,
+                headers=self._headers,
             )
         )
         return len(self._page) >= PAGE or _clock.monotonic() - self._since > PAGE_SECONDS

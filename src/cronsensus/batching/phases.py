@@ -51,7 +51,9 @@ def make_adder(
     batch = batch_of(registered)
 
     def add(items: Iterable[Any]) -> int:
-        return write_pages(Pages(claim.job, number, batch, store()), as_items(items, "add_items"))
+        return write_pages(
+            Pages(claim.job, number, batch, store(), headers=claim.headers), as_items(items, "add_items")
+        )
 
     return add
 
@@ -219,6 +221,7 @@ class _Attempt:
             priority=one.priority,
             origin=Origin.BATCH,
             parent=self._claim.id,
+            headers=self._claim.headers,
         )
 
     def _write_all(self, run: BaseRun, items: Iterable[Any]) -> None:
@@ -261,7 +264,10 @@ class _Attempt:
         self._listed = max(count, self._listed or 0)
 
     def _make_pages(self) -> Pages:
-        return Pages(self._claim.job, self._claim.id, self._batch, self._store, self._succeeded_before())
+        return Pages(
+            self._claim.job, self._claim.id, self._batch, self._store, self._succeeded_before(),
+            headers=self._claim.headers,
+        )  # fmt: skip
 
     def _succeeded_before(self) -> set[bytes]:
         """Return what stands for the items that have succeeded in the batches before."""

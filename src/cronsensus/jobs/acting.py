@@ -6,12 +6,14 @@ the nodes, so that they look at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from cronsensus.batching.batch import is_batch
 from cronsensus.declared.declarations import Declarations
 from cronsensus.errors import UnknownJob
+from cronsensus.jobs.calls import Call
 from cronsensus.jobs.handle import Handle
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Enqueued, Occurrence
@@ -32,6 +34,7 @@ class Acts:
     Attributes:
         opened: the store.
         declared: what this process's code declares.
+        headers: gives what goes along with what is enqueued here and now; ``None``: nothing does.
     """
 
     def __init__(self, opened: OpenedStore, declared: Declarations, setup: Setup) -> None:
@@ -39,6 +42,14 @@ class Acts:
         self.opened = opened
         self.declared = declared
         self._setup = setup
+        self.headers: Callable[[], Mapping[str, str] | None] = lambda: None
+
+    def add_headers(self, calls: Sequence[Call[T]]) -> Sequence[Call[T]]:
+        """Return calls with the headers of whoever enqueues them now."""
+        headers = self.headers()
+        if headers is None:
+            return calls
+        return [replace(call, item=replace(call.item, headers=headers)) for call in calls]
 
     def act_and_hint(self, jobs: Collection[str], verb: Callable[[Store], T], *, hint: bool = True) -> T:
         """Carry a verb out and hint at it. Of ``jobs``, those declared here and new to the store are defined first.

@@ -118,7 +118,7 @@ class Enqueuing:
             PayloadMismatch: other arguments stand under the key of a call; all the other calls were enqueued.
             StoreError: the store could not do it.
         """
-        wanted = [require_call(one) for one in calls]
+        wanted = self._acts.add_headers([require_call(one) for one in calls])
         if any(one.item.key is None for one in wanted):
             refuse_while_loading("enqueues")
         made: list[Enqueued] = []
@@ -158,12 +158,14 @@ class Enqueuing:
         refuse_while_loading("enqueues")
         function, spec = self._acts.declared.function_of(name), self._acts.declared.spec_here(name)
         batch = batch_by_hand(function, {} if spec is None else spec.kwargs, item_key)
-        first = Item(job=name, key=key, args=(), kwargs={}, origin=Origin.BATCH, delay=_LISTED_WITHIN)
+        headers = self._acts.headers()
+        first = Item(job=name, key=key, args=(), kwargs={}, origin=Origin.BATCH, delay=_LISTED_WITHIN, headers=headers)
         [made] = self._acts.act_and_hint({name}, lambda store: store.enqueue([first]), hint=False)
         store = self._acts.opened.ready()
         if made.created or not (made.state.final or store.children([made.id])[made.id].listed is not None):
             try:
-                listed = write_pages(Pages(name, made.id, batch, store), as_items(items, "enqueue_batch"))
+                pages = Pages(name, made.id, batch, store, headers=headers)
+                listed = write_pages(pages, as_items(items, "enqueue_batch"))
             except ConfigurationError:
                 with suppress(InvalidTransition, LookupError):
                     store.cancel(made.id, by=self._acts.operator_name(None), why="its list cannot be used")
@@ -218,7 +220,7 @@ class Enqueuing:
         Raises:
             As ``enqueue_in``.
         """
-        wanted = _calls_in(calls)
+        wanted = self._acts.add_headers(_calls_in(calls))
         made = self._acts.act_and_hint(
             {one.item.job for one in wanted},
             lambda store: store.enqueue_in(connection, [one.item for one in wanted]),
@@ -234,7 +236,7 @@ class Enqueuing:
         """
         import asyncio
 
-        wanted = _calls_in(calls)
+        wanted = self._acts.add_headers(_calls_in(calls))
         items = [one.item for one in wanted]
         store = await asyncio.to_thread(self._acts.opened.ready)
         try:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from cronsensus.lifecycle.pinging import Pinging
+    from cronsensus.node.hooks import HooksFactory
     from cronsensus.node.node import Node
 
 _log = Logger("cronsensus.scheduler")
@@ -73,6 +74,8 @@ class Lifecycle:
         self._store_wait: StoreWait | None = None
         self._told_of_nothing = False
         self._told_twice: set[str] = set()
+        self.rooms: list[HooksFactory] = []
+        """Features that this scheduler alone has, beside those of ``rooms.py``."""
         self.on_declared: Callable[[Store, Sequence[JobSpec]], None] = lambda *_: None
         """Told when the store has the definitions of a session."""
 
@@ -338,7 +341,7 @@ class Lifecycle:
             "registry": self._declared.registry,
             "declare": self.declare_jobs,
             "bus": self._bus,
-            "rooms": ROOMS,
+            "rooms": (*ROOMS, *self.rooms),
             "make_run": Run,
         }
 

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cronsensus.errors import ConfigurationError, NodeFailed, StillRunning
 from cronsensus.lifecycle.signals import StopSignals
 from cronsensus.lifecycle.starting import Start, Tries
+from cronsensus.lifecycle.systemd import Systemd
 from cronsensus.process.background import PATIENCE, Whole
 from cronsensus.process.forking import is_being_spawned, left_to_the_parent, mind_forks
 from cronsensus.process.interrupts import Event
@@ -294,16 +295,8 @@ class Participation:
                 if not started:
                     return True
                 self._asked = _never_asked
-                number, node = signals.wait(), start.node
-                if number is not None and node is not None:
-                    _log.info(
-                        "%s: taking nothing new, running jobs have %s; once more to leave at once",
-                        number.name, format_duration(drain),
-                    )  # fmt: skip
-                    node.drain()
-                    number = signals.wait(drain.total_seconds())
-                    if number is not None:
-                        _log.warning("%s again: leaving at once", number.name)
+                if start.node is not None:
+                    _take_part(start.node, signals, drain)
             except StillRunning as error:
                 if not signals.is_asked():
                     raise
@@ -351,6 +344,24 @@ class Participation:
             and _clock.monotonic() - self._since < _SOON
             and getattr(sys, "last_value", None) is None
         )
+
+
+def _take_part(node: Node, signals: StopSignals, drain: timedelta) -> None:
+    """Wait for a reason to stop; after a signal, let what runs end."""
+    with Systemd(os.environ, node.round) as systemd:
+        number = signals.wait()
+        if number is None:
+            systemd.report_stopping()
+            return
+        _log.info(
+            "%s: taking nothing new, running jobs have %s; once more to leave at once",
+            number.name, format_duration(drain),
+        )  # fmt: skip
+        node.drain()
+        systemd.report_stopping()
+        number = signals.wait(drain.total_seconds())
+        if number is not None:
+            _log.warning("%s again: leaving at once", number.name)
 
 
 class _Here:

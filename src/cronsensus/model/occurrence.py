@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -176,6 +177,7 @@ class Claim(Struct, frozen=True, kw_only=True):
         parent: the batch that it is an item of.
         listed: of a batch whose list is complete: how many items it had.
         note: what the last look left for this attempt (``Again.note``).
+        headers: what its enqueuer sent along beside the arguments (``Item.headers``).
     """
 
     id: int
@@ -198,6 +200,7 @@ class Claim(Struct, frozen=True, kw_only=True):
     parent: int | None = None
     listed: int | None = None
     note: str | None = None
+    headers: Mapping[str, str] | None = None
 
     @property
     def job(self) -> str:
@@ -256,6 +259,8 @@ class Item:
         due_at: absolute, instead of ``delay``. Later than ``cronsensus.timing.instants.LATEST`` (in 2255) counts as
             that, which is never.
         parent: the batch that it is an item of.
+        headers: goes along with the arguments to each attempt, also to those of an operator's retry; no part of what
+            tells two payloads under one key apart.
     """
 
     job: str
@@ -268,6 +273,7 @@ class Item:
     origin: Origin = Origin.ENQUEUE
     expires_in: timedelta | None = None
     parent: int | None = None
+    headers: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         """Check what a store might refuse, or cut off.

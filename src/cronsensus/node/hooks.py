@@ -41,6 +41,13 @@ class Portable(Protocol):
         """Return ``"module:function"`` and what that is called with there, in plain JSON values."""
 
 
+class InContext:
+    """An extra of a run that changes the context in which the job's function is called."""
+
+    def enter_context(self) -> None:
+        """Change it: at the start of the run's own context, which nothing outlives. Must not raise."""
+
+
 @dataclass(frozen=True, slots=True)
 class Begin:
     """A claim may begin.

@@ -203,11 +203,20 @@ class Round:
     @property
     def decides(self) -> bool:
         """Whether the last round succeeded, and is no older than twice the sleep that it planned."""
-        late = self._clock.monotonic() - self._asleep_until
         lost = self.lease is None or self.lease.is_lost
-        return not (lost or self._troubles or self.draining or self.store_watch.is_halted) and late <= max(
-            self._planned, GRACE
-        )
+        return self.turns and not (lost or self._troubles or self.draining or self.store_watch.is_halted)
+
+    @property
+    def turns(self) -> bool:
+        """Whether rounds go on, whatever comes of them: the last is no older than twice the sleep that it planned."""
+        return self._clock.monotonic() - self._asleep_until <= max(self._planned, GRACE)
+
+    @property
+    def status(self) -> str:
+        """What the node does now, in a few words."""
+        if self.draining:
+            return "draining: nothing new is taken, what runs may end"
+        return "the store cannot be used; trying again" if self._troubles else "taking part"
 
     @property
     def is_stuck(self) -> bool:
@@ -241,6 +250,9 @@ class Round:
     def run_round(self) -> float:
         """Do one round; return the seconds until the next, if nothing wakes the node before."""
         self.stats.steps += 1
+        if self._asleep_until != NEVER:
+            # A round that hangs is late from now on, however long the sleep was to be that it has ended.
+            self._asleep_until, self._planned = self._clock.monotonic(), 0.0
         # Before anything that waits for the store: this is the moment that they were claimed ahead for.
         self.active_runs.start_due()
         try:

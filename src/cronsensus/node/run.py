@@ -13,7 +13,7 @@ from cronsensus.errors import Cancel, InvalidOption, LeaseLost, UnsupportedTrans
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Claim, LogLine, idempotency_key
 from cronsensus.model.states import Origin
-from cronsensus.node.hooks import NOTHING
+from cronsensus.node.hooks import NOTHING, InContext
 from cronsensus.node.run_transaction import RunTransaction
 from cronsensus.payload.typed import Types
 from cronsensus.process.interrupts import Event
@@ -315,6 +315,10 @@ def find_run_of_context(context: Context) -> BaseRun | None:
 def enter_run(run: BaseRun | None) -> None:
     """Make ``run`` the current one in this context; executors call it at the start of a run's own context."""
     _current.set(run)
+    if run is not None:
+        for extra in run.extras.values():
+            if isinstance(extra, InContext):
+                extra.enter_context()
 
 
 def swap_current_run(run: BaseRun) -> Token[BaseRun | None]:

@@ -105,21 +105,36 @@ _LONGEST_PATH = 200
 _decode_error = msgspec.json.Decoder(RunError).decode
 
 
-def write_payload(args: Sequence[Any], kwargs: Mapping[str, Any], *, what: str) -> str:
-    """Return arguments as the JSON text that a row keeps; ``""`` for none.
+def write_payload(
+    args: Sequence[Any], kwargs: Mapping[str, Any], *, what: str, headers: Mapping[str, str] | None = None
+) -> str:
+    """Return arguments, and the headers of the call, as the JSON text that a row keeps; ``""`` for none.
 
     Raises:
-        InvalidPayload: they are not JSON, or too large.
+        InvalidPayload: the arguments are not JSON, or too large.
     """
-    return dumps([list(args), dict(kwargs)], what=what) if args or kwargs else ""
+    text = dumps([list(args), dict(kwargs)], what=what) if args or kwargs or headers else ""
+    # Not a part of what may be too large: no call fails because it is traced.
+    return f"{text[:-1]},{write_headers(headers)}]" if headers else text
+
+
+def write_headers(headers: Mapping[str, str]) -> str:
+    """Return the headers of a call as JSON text: the third part of a payload."""
+    return _encode(dict(headers)).decode()
 
 
 def read_payload(text: str | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return what ``write_payload`` wrote."""
+    """Return the arguments that ``write_payload`` wrote."""
+    args, kwargs, _ = read_call(text)
+    return args, kwargs
+
+
+def read_call(text: str | None) -> tuple[tuple[Any, ...], dict[str, Any], dict[str, str] | None]:
+    """Return the arguments that ``write_payload`` wrote, and the headers; ``None``: it had none."""
     if not text:
-        return (), {}
-    args, kwargs = loads(text)
-    return tuple(args), kwargs
+        return (), {}, None
+    args, kwargs, *more = loads(text)
+    return tuple(args), kwargs, more[0] if more else None
 
 
 def write_error(error: RunError | None) -> str | None:

@@ -14,7 +14,7 @@ from cronsensus.model.ledger import CLOCK_SET_BACK
 from cronsensus.model.occurrence import Claim
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import Origin, Reason, State
-from cronsensus.payload.codec import read_payload
+from cronsensus.payload.codec import read_call
 from cronsensus.process.background import Background
 from cronsensus.process.interrupts import Condition
 from cronsensus.process.logger import Logger
@@ -173,7 +173,7 @@ class Handle:
     def _start_run(self, row: OccurrenceRow, session: SessionRow, now: datetime, *, at: datetime) -> Claim:
         """Make a pending occurrence running for ``session``, its attempt to start at ``at``; return the claim."""
         self._space.start_run(row, session, at)
-        args, kwargs = read_payload(row.payload)
+        args, kwargs, headers = read_call(row.payload)
         return Claim(
             id=row.id,
             spec=row.job.spec,
@@ -193,6 +193,7 @@ class Handle:
             listed=row.listed,
             created_at=row.created_at,
             note=row.note,
+            headers=headers,
         )
 
     def _cut_off(self, row: OccurrenceRow, why: str, now: datetime, *, crashed: bool) -> str:

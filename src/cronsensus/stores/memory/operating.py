@@ -40,11 +40,11 @@ class OperatingVerbs(RoundVerbs):
 
     def _check_payload(self, item: Item) -> str:
         job = self._job_for_people(item.job)
-        if item.args is None and item.kwargs is None:
+        if item.args is None and item.kwargs is None and item.headers is None:
             return job.payload
         args = job.spec.args if item.args is None else item.args
         kwargs = job.spec.kwargs if item.kwargs is None else item.kwargs
-        return write_payload(args, kwargs, what=f"arguments of {item.job!r}")
+        return write_payload(args, kwargs, what=f"arguments of {item.job!r}", headers=item.headers)
 
     def _enqueue_one(self, item: Item, payload: str, now: datetime) -> Enqueued:
         job = self._job_for_people(item.job)

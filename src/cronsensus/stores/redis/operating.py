@@ -18,7 +18,7 @@ from cronsensus.model.occurrence import (
     when_due,
 )
 from cronsensus.model.states import Reason, State
-from cronsensus.payload.codec import LARGEST, clean, dumps
+from cronsensus.payload.codec import LARGEST, clean, dumps, write_headers
 from cronsensus.stores.redis.redis_codec import occurrence_id, to_length, to_micros_text
 from cronsensus.stores.redis.redis_errors import Refusal
 from cronsensus.stores.redis.redis_handle import Handle
@@ -125,6 +125,7 @@ def _item_row(item: Item, key: str) -> list[Any]:
         item.origin.value,
         None if item.expires_in is None else min(to_length(item.expires_in), 2 * LATEST_MICROS),
         None if item.parent is None else f"{item.parent:014d}",
+        None if not item.headers else write_headers(item.headers),
     ]
 
 

@@ -24,7 +24,7 @@ from cronsensus.model.occurrence import Claim, LogLine, Occurrence, RunView, Tak
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.session import LockView, SessionSpec, SessionView
 from cronsensus.model.states import Origin, State
-from cronsensus.payload.codec import loads, read_error, read_payload
+from cronsensus.payload.codec import loads, read_call, read_error, read_payload
 from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.lenient_msgpack import decode_answer
 from cronsensus.stores.unreadable import READING_RAISES, Unreadable, instant_of, no_definition, texts_by_name
@@ -202,7 +202,7 @@ def read_claim(
     """Return a claim as ``starting.lua`` made it."""
     number, job, key, origin, nominal, due, attempt, token, payload, crashes, failures, parent, listed, *more = row
     created, note, *fingerprint = more
-    args, kwargs = read_payload(payload)
+    args, kwargs, headers = read_call(payload)
     return Claim(
         id=int(number),
         spec=specs[job],
@@ -224,6 +224,7 @@ def read_claim(
         listed=_read_number(listed),
         created_at=from_micros(int(created)),
         note=or_none(note),
+        headers=headers,
     )
 
 

@@ -125,7 +125,7 @@ def _take_tokens(tx: Transaction, won: Sequence[Win]) -> list[Pending]:
 
 
 def _make_claim(win: Win, number: int, spec: JobSpec, token: int, *, session: str, at: datetime) -> Claim:
-    found, (args, kwargs) = win.row, win.payload
+    found, (args, kwargs, headers) = win.row, win.payload
     return Claim(
         id=number,
         spec=spec,
@@ -146,6 +146,7 @@ def _make_claim(win: Win, number: int, spec: JobSpec, token: int, *, session: st
         listed=None if found is None else found.listed,
         created_at=at if found is None else from_micros(found.created_at),
         note=None if found is None else found.note,
+        headers=headers,
     )
 
 

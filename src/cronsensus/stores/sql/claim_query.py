@@ -25,7 +25,7 @@ from cronsensus.model.claim_order import priority_of
 from cronsensus.model.job import JobSpec
 from cronsensus.model.states import Origin
 from cronsensus.model.step import may_be_reserved
-from cronsensus.payload.codec import read_payload
+from cronsensus.payload.codec import read_call
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.job_rows import specs_of
 from cronsensus.stores.sql.occurrence_rows import instant
@@ -35,7 +35,8 @@ from cronsensus.stores.unreadable import LARGEST_COUNT, READING_RAISES, instant_
 
 MOST_PAGE_ROWS = 500
 ORIGINS = {origin.value: origin for origin in Origin}
-Payload = tuple[tuple[Any, ...], dict[str, Any]]
+Payload = tuple[tuple[Any, ...], dict[str, Any], Mapping[str, str] | None]
+"""Arguments by position and by name, and headers."""
 MOST_LEFT_OUT_JOBS = 200
 """Most jobs that a page is asked to leave out; beyond, they are passed over here."""
 
@@ -117,7 +118,7 @@ class Selection:
 
 
 def read_claimed(row: AnyRow) -> Payload:
-    """Return the arguments of an entry, after checking every other column that its start needs.
+    """Return arguments and headers of an entry, after checking every other column that its start needs.
 
     Raises:
         Exception: one of them is not valid.
@@ -128,7 +129,7 @@ def read_claimed(row: AnyRow) -> Payload:
         raise ValueError(f"origin {row.origin!r:.60}")
     whole_number(row.crashes), whole_number(row.failures), instant(row.scheduled_for), row.key.encode()
     instant_of(row.due_at), instant_of(row.created_at)
-    return read_payload(row.payload)
+    return read_call(row.payload)
 
 
 def first_page(tx: Transaction, selection: Selection, level: int | None = None) -> Pending:

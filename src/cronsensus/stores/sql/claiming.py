@@ -53,7 +53,7 @@ class Taken:
         ]
 
     def _make_claim(self, row: AnyRow, token: int, now: datetime, *, reserved: bool) -> Claim:
-        args, kwargs = self.selection.payloads[row.id]
+        args, kwargs, headers = self.selection.payloads[row.id]
         return Claim(
             id=row.id,
             spec=self.selection.specs[row.job_id],
@@ -74,6 +74,7 @@ class Taken:
             listed=row.listed,
             created_at=from_micros(row.created_at),
             note=row.note,
+            headers=headers,
         )
 
 

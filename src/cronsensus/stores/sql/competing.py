@@ -11,7 +11,7 @@ from cronsensus.model.acquiring import MOST_EARLY, Ask, AskNamed, Intent, NotWon
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import scheduled_key
 from cronsensus.model.states import Origin
-from cronsensus.payload.codec import read_payload, write_payload
+from cronsensus.payload.codec import read_call, write_payload
 from cronsensus.stores.sql.claim_query import ORIGINS, Payload, Selection, count_runs_left, read_claimed
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.job_rows import spec_of
@@ -247,7 +247,7 @@ class Contest:
             self._found[row.id, key] = self.closed[row.id, key] = refused
             return
         self._note_win(
-            Win(row.id, key, origin, instant(at), tx.now, read_payload(payload), None, fingerprint, by_name=True)
+            Win(row.id, key, origin, instant(at), tx.now, read_call(payload), None, fingerprint, by_name=True)
         )
 
     def _win_existing(

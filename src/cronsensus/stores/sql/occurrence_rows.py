@@ -86,7 +86,7 @@ def is_serial(spec: JobSpec, origin: Origin) -> bool:
 
 
 def payload_of(item: Item, spec: JobSpec) -> str | None:
-    """Return the arguments that an item asks for, as a row keeps them; what is left out is the job's own.
+    """Return arguments and headers of an item, as a row keeps them; arguments that are left out are the job's own.
 
     Raises:
         InvalidPayload: they are not JSON.
@@ -94,7 +94,8 @@ def payload_of(item: Item, spec: JobSpec) -> str | None:
     args = spec.args if item.args is None else item.args
     kwargs = spec.kwargs if item.kwargs is None else item.kwargs
     own = item.args is None and item.kwargs is None
-    return write_payload(args, kwargs, what="arguments" if own else f"arguments of {item.job!r}")
+    what = "arguments" if own else f"arguments of {item.job!r}"
+    return write_payload(args, kwargs, what=what, headers=item.headers)
 
 
 def insert_absent(tx: Transaction, rows: Sequence[New]) -> None:

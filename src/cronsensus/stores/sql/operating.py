@@ -75,7 +75,8 @@ def enqueue_items(tx: Transaction, items: Sequence[Item]) -> list[Enqueued]:
 def _enqueue_item(
     tx: Transaction, item: Item, job: int, specs: Mapping[int, JobSpec], own: Mapping[int, str | None]
 ) -> New:
-    payload = own[job] if item.args is None and item.kwargs is None else payload_of(item, specs[job])
+    is_bare = item.args is None and item.kwargs is None and item.headers is None
+    payload = own[job] if is_bare else payload_of(item, specs[job])
     due_at = to_micros(when_due(item, from_micros(tx.now)))
     return new_row(
         tx,

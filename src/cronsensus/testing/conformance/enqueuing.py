@@ -67,6 +67,43 @@ class Enqueuing(StoreTest):
         assert (True, False, None) == (first.created, second.created, first.payload)
         assert ((1,), {}) == read_payload(second.payload)
 
+    def test_headers_go_along_to_each_attempt_and_are_no_arguments(self) -> None:
+        self.define(self.job("queue", trigger=None, args=(7,)))
+        headers = {"traceparent": "00-01", "tracestate": 'ä="1"'}
+        self.store.enqueue(
+            [
+                Item(job="queue", key="a", headers=headers),
+                Item(job="queue", key="b", args=(1,), kwargs={"copies": 2}, headers=headers),
+                Item(job="queue", key="c", args=(), kwargs={}, headers=headers),
+                Item(job="queue", key="d"),
+            ]
+        )
+        expected = {
+            "a": ((7,), {}, headers),
+            "b": ((1,), {"copies": 2}, headers),
+            "c": ((), {}, headers),
+            "d": ((7,), {}, None),
+        }
+        self.session()
+        for attempt in (1, 2):
+            claims = self.claim()
+            assert expected == {one.key: (one.args, one.kwargs, one.headers) for one in claims}, attempt
+            assert [one.args for one in map(self.look, claims)] == [one.args for one in claims]
+            for one in claims:
+                self.finish(one, State.PENDING if attempt == 1 else State.FAILED, retry_in=SECOND)
+            self.clock.advance(SECOND)
+        again = self.store.retry(claims[0].id, by="ann", why="")
+        assert headers == self.take().headers
+        assert again.created
+
+    def test_headers_count_for_nothing_where_a_key_is_known(self) -> None:
+        self.queue()
+        self.enqueue("key", args=(1,), headers={"traceparent": "00-01"})
+        again = self.enqueue("key", args=(1,), headers={"traceparent": "00-02"})
+        assert (False, ((1,), {})) == (again.created, read_payload(again.payload))
+        self.session()
+        assert {"traceparent": "00-01"} == self.take().headers
+
     def test_an_existing_key_stands_whatever_became_of_it(self) -> None:
         self.queue()
         self.session()

@@ -107,6 +107,16 @@ class EnqueuingIn(StoreTest):
         assert made.id == claim.id
         self.finish(claim)
 
+    def test_headers_of_a_run_that_was_enqueued_in_a_transaction_go_along(self) -> None:
+        if self.shares_nothing():
+            return
+        with self.outside() as connection:
+            self.add(connection, args=(1,), headers={"traceparent": "00-01"})
+            connection.commit()
+        self.session()
+        claim = self.take()
+        assert ((1,), {"traceparent": "00-01"}) == (claim.args, claim.headers)
+
     def test_a_run_that_was_enqueued_in_a_transaction_never_was_if_that_is_rolled_back(self) -> None:
         if self.shares_nothing():
             return

@@ -26,7 +26,7 @@ from cronsensus.model.plan import Plan
 from cronsensus.model.states import Origin, State
 from cronsensus.model.step import Done, GiveBack, Step, Want
 from cronsensus.payload.codec import cleaned, read_payload, write_error, write_payload
-from cronsensus.stores.sql.claim_query import MOST_PAGE_ROWS, ORIGINS, read_claimed
+from cronsensus.stores.sql.claim_query import MOST_PAGE_ROWS, ORIGINS, Payload, read_claimed
 from cronsensus.stores.sql.definitions import Definitions
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.occurrence_rows import instant, is_serial, micros, payload_of
@@ -217,18 +217,17 @@ def start_due(tx: Transaction, session: str, want: Want, known: dict[str, JobSpe
         if row.id is None:  # others have locked all that is due, or nothing is
             continue
         try:
-            args, kwargs = read_claimed(row)
+            payload = read_claimed(row)
         except READING_RAISES:
             back.append(GiveBack(claim=_make_claim(row, specs[row.job_id], session)))
         else:
-            claims.append(_make_claim(row, specs[row.job_id], session, args, kwargs))
+            claims.append(_make_claim(row, specs[row.job_id], session, payload))
     return Taken(Done(claims=tuple(claims)), tuple(back))
 
 
-def _make_claim(
-    row: AnyRow, spec: JobSpec, session: str, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-) -> Claim:
-    readable = kwargs is not None
+def _make_claim(row: AnyRow, spec: JobSpec, session: str, payload: Payload | None = None) -> Claim:
+    readable = payload is not None
+    args, kwargs, headers = payload or ((), {}, None)
     return Claim(
         id=row.id,
         spec=spec,
@@ -240,7 +239,7 @@ def _make_claim(
         token=row.token,
         session=session,
         args=args,
-        kwargs=kwargs or {},
+        kwargs=kwargs,
         claimed_at=from_micros(row.now),
         crashes=row.crashes,
         failures=row.failures,
@@ -248,4 +247,5 @@ def _make_claim(
         listed=row.listed,
         created_at=from_micros(row.created_at if readable else row.now),
         note=row.note if readable else None,
+        headers=headers,
     )

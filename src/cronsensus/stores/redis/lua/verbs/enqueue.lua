@@ -19,7 +19,8 @@ end
 
 local items = {}
 for index, item in ipairs(args[1]) do
-  local name, key, own_key, positional, named, due, delay, priority, origin, expires_in, parent = unpack(item, 1, 11)
+  local name, key, own_key, positional, named, due, delay, priority, origin, expires_in, parent, headers =
+    unpack(item, 1, 12)
   local job, refusal = job_of(name)
   if not job then
     return refuse(refusal)
@@ -31,6 +32,9 @@ for index, item in ipairs(args[1]) do
     if #payload > LARGEST then
       return refuse('TOOLARGE ' .. #payload .. ' ' .. name)
     end
+  end
+  if headers then
+    payload = (payload == '' and '[[],{}' or string.sub(payload, 1, -2)) .. ',' .. headers .. ']'
   end
   due = due or later(delay)
   items[index] = {

@@ -1,0 +1,235 @@
+"""A span of OpenTelemetry for each attempt, linked to the span in which its run was enqueued.
+
+::
+
+    enqueue ── traceparent ──▶ the run's headers ──▶ claim ──▶ span of the attempt ──▶ the job's own spans
+                                                                 └── ended by run.ended: state, reason, error
+
+The span begins where the function does, and ends when the store has taken the end. So what it says about a run is what
+the ledger says. Needs ``pip install "cronsensus[otel]"``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from datetime import datetime
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from cronsensus.errors import MissingExtra
+from cronsensus.events import RunEnded
+from cronsensus.model.job import is_internal
+from cronsensus.model.occurrence import Claim
+from cronsensus.node.hooks import Admission, Begin, Hooks, InContext
+from cronsensus.process.forking import mind_forks
+from cronsensus.process.logger import Logger
+from cronsensus.scheduler import Scheduler
+from cronsensus.timing.clock import SystemClock
+from cronsensus.timing.instants import format_instant, to_micros
+
+try:
+    from opentelemetry import context as contexts
+    from opentelemetry import trace
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+except ImportError as error:
+    raise MissingExtra(f'spans need {error.name}, which is not installed; pip install "cronsensus[otel]"') from error
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span, SpanContext, Tracer, TracerProvider
+
+MOST_OPEN = 10_000
+"""Spans that are kept open; of more, which only lost events can make, the oldest end without a word on their runs."""
+MOST_KNOWN = 1_000
+"""Runs that are not over, of which the span of the last attempt is known."""
+EXTRA = "opentelemetry"
+FAILED = frozenset({"failed", "crashed", "refused"})
+"""Ends that make a span one of an error, also without an exception."""
+FINAL = frozenset({"succeeded", "failed", "cancelled", "skipped"})
+
+_format = TraceContextTextMapPropagator()
+_clock = SystemClock()
+_log = Logger("cronsensus.opentelemetry")
+
+
+def trace_runs(scheduler: Scheduler, *, tracer_provider: TracerProvider | None = None) -> None:
+    """Have each attempt that this scheduler's node runs be a span, and each run know the span that enqueued it.
+
+    Without a provider that records, nothing is made, and nothing is written with a run.
+
+    Args:
+        scheduler: of each replica, and of each program that only enqueues; before its start.
+        tracer_provider: defaults to that of ``opentelemetry.trace.set_tracer_provider``, which may be set later.
+
+    Raises:
+        ConfigurationError: the scheduler is started.
+
+    Example:
+        >>> from cronsensus import Scheduler
+        >>> from cronsensus.integrations.opentelemetry import trace_runs
+        >>> scheduler = Scheduler("memory://")
+        >>> trace_runs(scheduler)
+    """
+    tracer = trace.get_tracer("cronsensus", version("cronsensus"), tracer_provider)
+    spans = _Spans(scheduler, tracer, uses_global=tracer_provider is None)
+    scheduler._add_room(lambda _: Hooks(_Tracing(spans)), _current_headers)  # noqa: SLF001 - an integration of ours
+
+
+def _current_headers() -> Mapping[str, str] | None:
+    """Return the trace context of this code, as W3C's Trace Context writes it; ``None``: it is in no span."""
+    if not trace.get_current_span().get_span_context().is_valid:
+        return None
+    headers: dict[str, str] = {}
+    _format.inject(headers)
+    return headers
+
+
+class _Tracing(Admission):
+    """Lets every claim start, with a span."""
+
+    def __init__(self, spans: _Spans) -> None:
+        self._spans = spans
+
+    def concerns_claim(self, claim: Claim) -> bool:
+        return self._spans.are_wanted() and not is_internal(claim.job)
+
+    def decide_claim(self, claim: Claim) -> Begin:
+        return Begin({EXTRA: _Attempt(self._spans, claim)})
+
+
+class _Attempt(InContext):
+    """What a run has of its span, which is made when its function is about to be called, here or in a child process."""
+
+    def __init__(self, spans: _Spans, claim: Claim) -> None:
+        self._spans = spans
+        self._claim = claim
+
+    def enter_context(self) -> None:
+        if (span := self._spans.start_span(self._claim)) is not None:
+            contexts.attach(trace.set_span_in_context(span))
+
+    def pack_call(self) -> tuple[str, Any]:
+        headers: dict[str, str] = {}
+        if (span := self._spans.start_span(self._claim)) is not None:
+            _format.inject(headers, trace.set_span_in_context(span))
+        return f"{__name__}:EnteredElsewhere", headers
+
+
+class EnteredElsewhere(InContext):
+    """In the process of a job: the attempt's span, which is open in the process of its node."""
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self._headers = headers
+
+    def enter_context(self) -> None:
+        """Have spans of the job's own be children of it."""
+        contexts.attach(_format.extract(self._headers))
+
+
+class _Spans:
+    """The open spans of one scheduler."""
+
+    def __init__(self, scheduler: Scheduler, tracer: Tracer, *, uses_global: bool) -> None:
+        self._scheduler = scheduler
+        self._tracer = tracer
+        self._uses_global = uses_global
+        self._subscribed = False
+        mind_forks(self)
+        self.forked()
+
+    def forked(self) -> None:
+        """Forget the spans of the parent, which ends them."""
+        self._lock = threading.Lock()
+        self._open: OrderedDict[tuple[int, int], tuple[Span, int]] = OrderedDict()
+        self._known: OrderedDict[int, SpanContext] = OrderedDict()
+
+    def are_wanted(self) -> bool:
+        """Whether there is a provider. Until there is one no event is made, and no run has anything of a span."""
+        if not self._subscribed:
+            if self._uses_global and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+                return False
+            # Before a run starts: the end of one that started before is told only if its function returns.
+            self._scheduler.on(RunEnded, self._end_span)
+            self._subscribed = True
+        return True
+
+    def start_span(self, claim: Claim) -> Span | None:
+        """Start the span of an attempt; ``None``: it could not be, which costs no run."""
+        try:
+            return self._start_span(claim)
+        except Exception:  # noqa: BLE001 - logged; a provider, a sampler and a processor are the application's
+            _log.exception("the span of run %d of %r could not be started", claim.id, claim.job)
+            return None
+
+    def _start_span(self, claim: Claim) -> Span:
+        at = _clock.now()
+        late = max(0.0, (at - claim.due_at).total_seconds())
+        attributes = {
+            **_describe_claim(claim), "cronsensus.node": self._scheduler.node_name, "cronsensus.lateness": late
+        }  # fmt: skip
+        enqueued = trace.get_current_span(_format.extract(claim.headers or {})).get_span_context()
+        before = self._known.get(claim.id)
+        links = [
+            trace.Link(one, {"cronsensus.link": word})
+            for one, word in ((enqueued, "enqueued"), (before, "attempt before"))
+            if one is not None and one.is_valid
+        ]
+        span = self._open_span(claim.job, attributes, at, links)
+        if span.is_recording():
+            self._keep_span((claim.id, claim.token), span, to_micros(at) * 1000)
+        return span
+
+    def _open_span(self, job: str, attributes: Mapping[str, Any], at: datetime, links: list[trace.Link]) -> Span:
+        # A trace of its own: a run may begin days after it was enqueued, and one span may enqueue a thousand.
+        return self._tracer.start_span(
+            f"process {job}", contexts.Context(), trace.SpanKind.CONSUMER,
+            attributes, links, to_micros(at) * 1000, record_exception=False, set_status_on_exception=False,
+        )  # fmt: skip
+
+    def _keep_span(self, key: tuple[int, int], span: Span, begun: int) -> None:
+        with self._lock:
+            self._open[key] = span, begun
+            self._known[key[0]] = span.get_span_context()
+            self._known.move_to_end(key[0])
+            lost = self._open.popitem(last=False)[1][0] if len(self._open) > MOST_OPEN else None
+            if len(self._known) > MOST_KNOWN:
+                self._known.popitem(last=False)
+        if lost is not None:
+            lost.end()
+
+    def _end_span(self, event: RunEnded) -> None:
+        """End the span of an attempt; on the thread of subscribers."""
+        with self._lock:
+            span, begun = self._open.pop((event.occurrence, event.token), (None, 0))
+            if event.end in FINAL:
+                self._known.pop(event.occurrence, None)
+        if span is None:
+            return  # its function was never called
+        span.set_attribute("cronsensus.state", event.end)
+        if event.reason is not None:
+            span.set_attribute("cronsensus.reason", event.reason)
+        if (error := event.error) is not None:
+            span.set_attribute("error.type", error.type)
+            span.add_event("exception", {
+                "exception.type": error.type, "exception.message": error.message,
+                "exception.stacktrace": error.traceback,
+            })  # fmt: skip
+            span.set_status(trace.StatusCode.ERROR, f"{error.type}: {error.message}")
+        elif event.end in FAILED:
+            span.set_attribute("error.type", event.end)
+            span.set_status(trace.StatusCode.ERROR, event.reason or event.end)
+        # Not now, which is later by what the store took to answer.
+        span.end(None if event.seconds is None else begun + round(event.seconds * 1e9))
+
+
+def _describe_claim(claim: Claim) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "messaging.system": "cronsensus", "messaging.operation.name": "process", "messaging.operation.type": "process",
+        "messaging.destination.name": claim.job, "messaging.message.id": str(claim.id), "cronsensus.job": claim.job,
+        "cronsensus.run": claim.id, "cronsensus.key": claim.key, "cronsensus.attempt": claim.attempt,
+        "cronsensus.token": claim.token, "cronsensus.session": claim.session, "cronsensus.origin": claim.origin.value,
+    }  # fmt: skip
+    if claim.scheduled_for is not None:
+        found["cronsensus.scheduled_for"] = format_instant(claim.scheduled_for)
+    return found
