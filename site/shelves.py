@@ -52,7 +52,16 @@ ENGLISH: dict[str, tuple[str, ...]] = {
 }
 CHINESE: dict[str, tuple[str, ...]] = {
     "开始": ("zh/tutorial", "zh/guide", "zh/testing"),
-    "场景": ("zh/recipes", "zh/dependencies", "zh/batches", "zh/alerts", "zh/apscheduler", "zh/celery", "zh/django", "zh/rabbitmq"),
+    "场景": (
+        "zh/recipes",
+        "zh/dependencies",
+        "zh/batches",
+        "zh/alerts",
+        "zh/apscheduler",
+        "zh/celery",
+        "zh/django",
+        "zh/rabbitmq",
+    ),
 }
 FRONT = ("index", "zh/index")
 """The first page of each language: on no shelf, for they have the shelves."""
