@@ -44,7 +44,7 @@ def entry(number: int = 1, **differs: Any) -> Row:
     ids=str,
 )  # fmt: skip
 def test_an_entry_of_which_something_cannot_be_read_is_not_begun(differs: dict[str, Any]) -> None:
-    assert read_claimed(entry(payload='[[1],{"a":2}]')) == ((1,), {"a": 2})
+    assert read_claimed(entry(payload='[[1],{"a":2},{"b":"3"}]')) == ((1,), {"a": 2}, {"b": "3"})
     with pytest.raises(READING_RAISES):
         read_claimed(entry(**differs))
 
