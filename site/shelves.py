@@ -54,6 +54,7 @@ CHINESE: dict[str, tuple[str, ...]] = {
     "开始": ("zh/tutorial", "zh/guide", "zh/testing"),
     "场景": (
         "zh/recipes",
+        "zh/dashboard",
         "zh/dependencies",
         "zh/batches",
         "zh/alerts",
