@@ -1,0 +1,64 @@
+"""Three PostgreSQL under Patroni: the primary is killed, stopped and cut off, again and again, under load."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.ha.weather import LEASE, PATIENCE, SECONDS, nodes_on, weather
+from tests.servers.patroni import PatroniCluster, PatroniMember
+from tests.servers.programs import ServiceMissing
+
+
+class Patroni(PatroniCluster):
+    """As a place for a store."""
+
+    struck: PatroniMember
+
+    def strike(self, blow: str) -> Callable[[], object]:
+        self.struck = self.await_whole(PATIENCE)
+        act, undo = {
+            "killed": (self.struck.kill9, self.struck.start),
+            "stopped": (self.struck.pause, self.struck.resume),
+            "cut off": (self.struck.cut_off, self.struck.let_in),
+        }[blow]
+        act()
+        return undo
+
+    def await_successor(self) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not any(member.is_primary() for member in self.members if member is not self.struck):
+            assert time.monotonic() < deadline, "nobody took over"
+            time.sleep(0.05)
+
+
+@pytest.fixture(params=[True, False], ids=["synchronous", "asynchronous"])
+def place(request: pytest.FixtureRequest) -> Iterator[Patroni]:
+    try:
+        made = Patroni(synchronous=request.param)
+    except ServiceMissing as missing:
+        pytest.skip(str(missing))
+    with made:
+        yield made
+
+
+@pytest.mark.timeout(SECONDS + 4 * PATIENCE)
+def test_what_failovers_lose(place: Patroni, tmp_path: Path, dice: random.Random) -> None:
+    with nodes_on(place, tmp_path) as cluster:
+        outcome = weather(place, cluster, dice)
+    print(f"PostgreSQL under Patroni, {'' if place.synchronous else 'a'}synchronous, lease {LEASE:g} s\n{outcome}")
+    assert outcome.left == []
+    assert outcome.tokens_back == []
+    assert outcome.short_batches == []
+    assert outcome.mistakes == 0
+    assert outcome.outage <= outcome.allowed_outage
+    if place.synchronous:
+        assert (outcome.lost, outcome.twice, outcome.told_twice) == ([], [], [])
+        assert outcome.findings == []
+        assert outcome.problems == ()
+    elif outcome.lost or outcome.problems:
+        assert outcome.noticed
