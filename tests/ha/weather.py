@@ -35,19 +35,28 @@ LEASE = 10.0
 PATIENCE = 180.0
 ORDERS_EACH, BATCHES_EACH = 0.2, 8.0
 """Seconds between two orders, and between two batches."""
-BLOWS = ("killed", "stopped", "cut off")
 
 
 class Place(Protocol):
-    """Servers that stand in for one another."""
+    """Servers that stand in for one another.
+
+    Attributes:
+        blows: what may be done to them.
+    """
+
+    blows: tuple[str, ...]
 
     @property
     def url(self) -> str:
         """What leads to whichever takes writes."""
         ...
 
+    def prepare_blow(self) -> None:
+        """Wait until all is whole, and choose the server that takes writes."""
+        ...
+
     def strike(self, blow: str) -> Callable[[], object]:
-        """Do it to the server that takes writes; return what takes it back, after which all is whole again."""
+        """Do it to the chosen server; return what takes it back, after which all will be whole again."""
         ...
 
     def await_successor(self) -> None:
@@ -107,6 +116,15 @@ class Outcome:
         """The slowest failover, a lease and a second."""
         return max(self.failovers) + LEASE + 1
 
+    def is_as_promised(self, *, loses: bool) -> None:
+        """Fail unless all is as it must be; ``loses``: what was acknowledged may be gone, and then that is known."""
+        assert (self.left, self.tokens_back, self.short_batches, self.mistakes) == ([], [], [], 0)
+        assert self.outage <= self.allowed_outage
+        if not loses:
+            assert (self.lost, self.twice, self.told_twice, self.findings, self.problems) == ([], [], [], [], ())
+        elif self.lost or self.problems:
+            assert self.noticed
+
     def __str__(self) -> str:
         rows = {
             "blows": ", ".join(f"{number} {blow}" for blow, number in self.blows.items()),
@@ -153,9 +171,10 @@ def weather(place: Place, cluster: Cluster, dice: random.Random) -> Outcome:
     failovers: list[float] = []
     begun = time.monotonic()
     try:
-        while time.monotonic() - begun < SECONDS or len(blows) < len(BLOWS):
+        while time.monotonic() - begun < SECONDS or len(blows) < len(place.blows):
+            place.prepare_blow()
             struck_at = time.monotonic()
-            blow = BLOWS[blows.total() % len(BLOWS)]
+            blow = place.blows[blows.total() % len(place.blows)]
             take_back = place.strike(blow)
             place.await_successor()
             failovers.append(time.monotonic() - struck_at)

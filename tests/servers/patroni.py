@@ -2,8 +2,9 @@
 
 ::
 
-    node ──▶ member.way ──▶ PostgreSQL        each member is reached by its ways alone, also by the other members:
-    member ─▶ member.way_to_etcd ──▶ etcd     cut_off() lets all of them lead nowhere, as a machine without network
+    node ───▶ member.way ──────────▶ PostgreSQL    each member is reached by its ways alone:
+    member ─▶ member.way_of_members ─▶ PostgreSQL   cut_off() lets all of them lead nowhere, as a machine without
+    member ─▶ member.way_to_etcd ──▶ etcd          network; split_off() all but that of the nodes
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ class PatroniMember(Server):
         self.settings = settings
         self._rest = free_port()
         self.way = Proxy(f"postgresql://postgres@127.0.0.1:{self.port}/postgres")
+        self.way_of_members = Proxy(f"postgresql://postgres@127.0.0.1:{self.port}/postgres")
         self.way_to_etcd = Proxy(etcd.url)
         self._way_to_rest = Proxy(f"http://127.0.0.1:{self._rest}")
 
@@ -82,7 +84,7 @@ class PatroniMember(Server):
 
     @property
     def place(self) -> str:
-        """Host and port at which nodes and other members reach it."""
+        """Host and port at which nodes reach it."""
         return _place_of(self.way)
 
     def make(self) -> None:
@@ -104,7 +106,7 @@ class PatroniMember(Server):
             },
             "postgresql": {
                 "listen": f"127.0.0.1:{self.port}",
-                "connect_address": self.place,
+                "connect_address": _place_of(self.way_of_members),
                 "data_dir": str(self.data),
                 "bin_dir": str(self._binaries),
                 "pgpass": str(self.folder / "pgpass"),
@@ -152,6 +154,11 @@ class PatroniMember(Server):
         for way in self._ways:
             way.black_hole()
 
+    def split_off(self) -> None:
+        """Part it from etcd and the other members, and not from nodes: it acknowledges what nobody else gets."""
+        for way in (self.way_of_members, self.way_to_etcd, self._way_to_rest):
+            way.black_hole()
+
     def let_in(self) -> None:
         """Give it its network back; what was open has ended meanwhile."""
         for way in self._ways:
@@ -160,7 +167,7 @@ class PatroniMember(Server):
 
     @property
     def _ways(self) -> tuple[Proxy, ...]:
-        return self.way, self.way_to_etcd, self._way_to_rest
+        return self.way, self.way_of_members, self.way_to_etcd, self._way_to_rest
 
     def end(self) -> None:
         super().end()
