@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cronsensus.insight.doctor import examine_store
 from tests.ha.weather import LEASE, PATIENCE, SECONDS, nodes_on, weather
 from tests.servers.patroni import PatroniCluster, PatroniMember
 from tests.servers.programs import ServiceMissing
@@ -53,6 +54,8 @@ def place(request: pytest.FixtureRequest) -> Iterator[Patroni]:
 @pytest.mark.timeout(SECONDS + 4 * PATIENCE)
 def test_what_failovers_lose(place: Patroni, tmp_path: Path, dice: random.Random) -> None:
     with nodes_on(place, tmp_path) as cluster:
+        failover = next(check for check in examine_store(cluster.store) if check.name == "failover")
+        assert (failover.level, "2 standbys" in failover.text) == ("ok" if place.synchronous else "warn", True)
         outcome = weather(place, cluster, dice)
     print(f"PostgreSQL under Patroni, {'' if place.synchronous else 'a'}synchronous, lease {LEASE:g} s\n{outcome}")
     outcome.is_as_promised(loses=not place.synchronous)
