@@ -18,7 +18,7 @@ from tests.servers.programs import ServiceMissing
 class Patroni(PatroniCluster):
     """As a place for a store."""
 
-    blows = ("killed", "stopped", "cut off", "split off")
+    blows: tuple[str, ...] = ("killed", "stopped", "cut off", "split off")
     struck: PatroniMember
 
     def prepare_blow(self) -> None:

@@ -17,7 +17,7 @@ from tests.servers.sentinel import WatchedRedis, WatchedServer
 class Watched(WatchedRedis):
     """As a place for a store, whose URL may say how many replicas must have each write."""
 
-    blows = ("killed", "stopped", "cut off")
+    blows: tuple[str, ...] = ("killed", "stopped", "cut off")
     struck: WatchedServer
     options = ""
 

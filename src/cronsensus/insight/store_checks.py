@@ -176,9 +176,11 @@ def check_failover(described: dict[str, Any]) -> Iterator[Check]:
     names, commit = described["synchronous_standbys"], described["synchronous_commit"]
     seen = f"{standbys} standby{'' if standbys == 1 else 's'}"
     if names != "none" and commit != "local":
-        level = OK_LEVEL if standbys else WARN
         text = f"{seen}, and each commit waits for {names}: a failover to one that was waited for loses nothing"
-        yield Check("failover", level, text, "see why no standby is connected: commits may wait for one")
+        if standbys:
+            yield Check("failover", OK_LEVEL, text)
+        else:
+            yield Check("failover", WARN, text, "see why no standby is connected: commits may wait for one")
     elif standbys:
         behind = described["standby_behind_bytes"]
         now = "" if behind is None else f", now {behind:,} bytes"
