@@ -10,6 +10,8 @@ FAR ?= 1 10 40 100
 # make faults: how long each fault is done, and the round trip, milliseconds
 SECONDS ?= 600
 DISTANCE ?= 10
+# make ha: for how long each cluster is struck
+HA_SECONDS ?= 90
 
 # Byte code is written even where the environment says otherwise: the tests start some thousand processes.
 export PYTHONDONTWRITEBYTECODE :=
@@ -17,7 +19,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # make upgrade: commits whose nodes run beside today's. The first whose stores are those of today
 OLD ?= 32331f6e
 
-.PHONY: help setup servers servers-long demo test long test-all far faults upgrade check lint types layers snippets screenshots bench mutants simulate coverage docs lock release-check clean
+.PHONY: help setup servers servers-long servers-ha demo test long test-all far faults ha upgrade check lint types layers snippets screenshots bench mutants simulate coverage docs lock release-check clean
 
 help: ## List the targets
 	@if [ -t 1 ] && [ -z "$$NO_COLOR" ]; then c=$$(printf '\033[36m') d=$$(printf '\033[2m') r=$$(printf '\033[0m'); fi; \
@@ -33,6 +35,9 @@ servers:
 
 servers-long:
 	@scripts/servers --long
+
+servers-ha:
+	@scripts/servers --ha
 
 demo: setup ## Three real processes share a schedule; one is killed; the audit counts
 	@$(BIN)/cronsensus demo $(ARGS)
@@ -58,6 +63,9 @@ faults: setup servers ## Do each fault to real servers for 10 minutes, 10 ms awa
 	@CRONSENSUS_TEST_FAR=$(DISTANCE) CRONSENSUS_TEST_FAULT_SECONDS=$(SECONDS) \
 	$(BIN)/python -m pytest -n auto --timeout $$(($(SECONDS) + 1200)) -rP \
 	tests/faults/test_bad_network.py tests/faults/test_full.py tests/faults/test_nodes_away.py tests/faults/test_server_away.py $(ARGS)
+
+ha: setup servers servers-ha ## Kill, stop and cut off the primary of real clusters (long; HA_SECONDS=600 for ten minutes each)
+	@CRONSENSUS_TEST_HA_SECONDS=$(HA_SECONDS) $(BIN)/python -m pytest -p no:xdist -q -rP tests/ha $(ARGS)
 
 upgrade: setup servers ## Nodes of earlier commits and of this one on one store: an upgrade, and a rollback (long)
 	@CRONSENSUS_TEST_OLD="$(OLD)" $(BIN)/python -m pytest -n auto --timeout 900 -rP tests/upgrade/side_by_side.py $(ARGS)

@@ -71,6 +71,15 @@ def test_the_long_tier_wants_a_browser_and_a_font_that_has_chinese(machine: Mach
     assert machine.run("--long") == ""
 
 
+def test_the_tests_of_failovers_want_patroni_and_etcd(machine: Machine) -> None:
+    for name in PROGRAMS:
+        machine.has(name)
+    machine.has("etcd")
+    assert "which are not here: patroni;" in machine.run("--ha")
+    machine.has("patroni")
+    assert machine.run("--ha") == ""
+
+
 def test_elsewhere_than_on_debian_it_says_what_is_missing(machine: Machine) -> None:
     machine.has("initdb")
     assert machine.run() == (

@@ -36,6 +36,7 @@ class Took:
 LONG: tuple[tuple[str, str], ...] = (
     # Each waits for real time to pass on real servers.
     ("tests/faults/*", "kills, freezes, fills and cuts off servers, each for some seconds"),
+    ("tests/ha/*", "kills, stops and cuts off the primary of a cluster each 20 to 30 s, for minutes"),
     ("tests/far/*", "servers 40 ms away"),
     ("*40ms*", "the same"),
     ("tests/chaos/test_freeze.py*", "sleeps past real leases"),

@@ -19,7 +19,7 @@ from cronsensus.testing.conformance.steps import win_named
 
 CONTRACT = (
     "demo next run consume lint migrate dashboard jobs runs nodes locks alerts trail once graph ledger why audit "
-    "db doctor health config"
+    "db doctor store-check health config"
 )
 HEAVY = {"sqlalchemy", "rich", "psutil", "msgspec", "asyncio", "cronsim", "zoneinfo", "tomllib", "concurrent.futures"}
 
@@ -87,8 +87,8 @@ ARGUMENTS = {
     "ledger": ["tick"],
     "why": ["tick", "now"],
 }
-PRINT_NO_DATA = {"run", "consume", "demo", "dashboard"}
-"""A node and a consumer log, the dashboard serves, and the demo has tests of its own."""
+PRINT_NO_DATA = {"run", "consume", "demo", "dashboard", "store-check"}
+"""A node and a consumer log, the dashboard serves; the demo and the check of a store have tests of their own."""
 
 
 @pytest.mark.parametrize("path", [path for path in LEAVES if path[0] not in PRINT_NO_DATA], ids=" ".join)

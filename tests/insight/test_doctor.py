@@ -1,5 +1,6 @@
 """The examination of a store, its nodes and its jobs, asked without the command line."""
 
+import re
 import shutil
 from datetime import timedelta
 from pathlib import Path
@@ -87,6 +88,25 @@ def test_examine_warns_of_live_nodes_of_two_releases(cluster: HandCluster) -> No
 def test_check_durability_judges_settings(described: dict[str, str], level: str, name: str) -> None:
     (found,) = store_checks.check_durability(described)
     assert (found.name, found.level) == (name, level)
+
+
+@pytest.mark.parametrize(
+    ("standbys", "names", "commit", "level", "words"),
+    [
+        (0, "none", "on", "ok", "no standby is seen"),
+        (2, "none", "on", "warn", "2 standbys, .*what the next primary did not have yet, now 4,096 bytes"),
+        (2, "pg1", "local", "warn", "no commit waits"),
+        (1, "pg1", "on", "ok", "1 standby, and each commit waits for pg1: .*loses nothing"),
+        (0, "pg1", "on", "warn", "0 standbys"),
+    ],
+)
+def test_what_a_failover_may_lose_is_said_of_a_postgresql(
+    standbys: int, names: str, commit: str, level: str, words: str
+) -> None:
+    described = {"standbys": standbys, "synchronous_standbys": names, "synchronous_commit": commit}
+    (found,) = store_checks.check_failover(described | {"standby_behind_bytes": 4096 if standbys else None})
+    assert (found.name, found.level) == ("failover", level)
+    assert re.search(words, found.text)
 
 
 @pytest.mark.parametrize(("free", "level"), [(10 * 2**20, "fail"), (100 * 2**20, "warn"), (10 * 2**30, "ok")])

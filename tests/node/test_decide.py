@@ -569,6 +569,15 @@ def test_a_clock_that_was_set_is_noticed(passed: float, moved: timedelta, set_by
     assert decide.clock_set(before, after) == set_by
 
 
+def test_a_look_that_a_server_answered_after_it_stood_still_says_nothing_of_its_clock() -> None:
+    """The clock was read at the end of twelve seconds, and the middle of them is what the node goes by."""
+    before = decide.note_look(Memory(), view(), HERE, HERE)
+    thawed = decide.note_look(before, replace(view(), now=NOW + 12 * SECOND), HERE, HERE + 12)
+    assert decide.clock_set(before, thawed) == NO_DELAY
+    after = decide.note_look(thawed, replace(view(), now=NOW + 13 * SECOND), HERE + 13, HERE + 13)
+    assert decide.clock_set(thawed, after) == NO_DELAY
+
+
 def test_a_node_shares_a_queue_with_all_that_a_look_shows_and_with_itself() -> None:
     for sessions in ((), ("a",), CROWD):
         assert decide.note_look(Memory(), view(sessions=sessions), HERE, HERE).nodes == max(1, len(sessions))

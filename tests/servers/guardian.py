@@ -26,7 +26,7 @@ import psutil
 
 PROGRAMS = {
     "postgres", "initdb", "mariadbd", "mysqld", "redis-server", "redis-check-rdb", "valkey-server", "valkey-check-rdb",
-    "pgbouncer", "beam.smp", "erl_child_setup", "inet_gethost",
+    "pgbouncer", "beam.smp", "erl_child_setup", "inet_gethost", "etcd", "patroni", "pg_basebackup", "pg_rewind",
 }  # fmt: skip
 PATIENCE = 3.0
 """Seconds for a server to leave by itself."""
@@ -42,7 +42,9 @@ def servers_in(folder: Path) -> list[psutil.Process]:
     for process in psutil.process_iter():
         # What ends meanwhile, or belongs to others, is not ours to end.
         with contextlib.suppress(psutil.Error, OSError):
-            if Path(process.exe()).name in PROGRAMS and Path(process.cwd()).is_relative_to(folder):
+            # A script (Patroni) has its own name, and that of Python as its program.
+            mine = {Path(process.exe()).name, process.name()} & PROGRAMS
+            if mine and Path(process.cwd()).is_relative_to(folder):
                 found.append(process)
     return found
 

@@ -45,11 +45,12 @@ COMMANDS = {
     "Set up and care": {
         "db": "Upgrade, check and prune the store.",
         "doctor": "Examine the store, the nodes and the jobs; say what is wrong.",
+        "store-check": "Try whether a store keeps what stores promise: for servers that nobody has tried.",
         "health": "Answer a probe: is the store there, does a node live?",
         "config": "Show each setting and where it comes from.",
     },
 }
-"""By section: each command's name, which is its module's too, and its line in the help."""
+"""By section: each command's name, which is its module's too (with _ for -), and its line in the help."""
 
 HELP = """Start the same code on every replica; each scheduled occurrence is run by exactly one of them.
 

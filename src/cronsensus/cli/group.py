@@ -217,8 +217,9 @@ class LazyGroup(Group):
         """Import and return a command of the table, with the global options."""
         if cmd_name not in self.table:
             return super().get_command(ctx, cmd_name)
-        module = importlib.import_module(f"cronsensus.cli.{cmd_name}")
-        command: click.Command = getattr(module, "next_" if cmd_name == "next" else cmd_name)  # next is Python's word
+        name = cmd_name.replace("-", "_")
+        module = importlib.import_module(f"cronsensus.cli.{name}")
+        command: click.Command = getattr(module, "next_" if name == "next" else name)  # next is Python's word
         return with_globals(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's

@@ -10,6 +10,7 @@ from cronsensus.insight.check import FAIL, WARN, Check
 from cronsensus.insight.store_checks import (
     check_clocks,
     check_durability,
+    check_failover,
     check_losses,
     check_space,
     check_speed,
@@ -46,6 +47,7 @@ def examine_store(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
     yield check_clocks(store)
     yield check_wake_ups(store, described)
     yield from check_durability(described)
+    yield from check_failover(described)
     for warning in described.get("warnings", ()):
         text, _, then = warning.partition("; ")
         yield Check("server", WARN, text, then)

@@ -32,7 +32,7 @@ _LOSES = {
 }
 _IN_OTHER_CHECKS = {
     "store", "namespace", "schema", "clock", "lease_clock", "busy_timeout", "wake_ups", "synchronous", "bytes",
-    "max_connections",
+    "max_connections", "synchronous_commit", "synchronous_standbys", "standbys", "standby_behind_bytes",
 }  # fmt: skip
 
 
@@ -167,6 +167,30 @@ def check_durability(described: dict[str, Any]) -> Iterator[Check]:
             f"the file lies on {kind}, where SQLite's locks do not hold between machines",
             "use it from this host only, or put it on a local disk",
         )
+
+
+def check_failover(described: dict[str, Any]) -> Iterator[Check]:
+    """Say what a failover of a PostgreSQL may lose of what was acknowledged, by its standbys as they are now."""
+    if (standbys := described.get("standbys")) is None:
+        return
+    names, commit = described["synchronous_standbys"], described["synchronous_commit"]
+    seen = f"{standbys} standby{'' if standbys == 1 else 's'}"
+    if names != "none" and commit != "local":
+        text = f"{seen}, and each commit waits for {names}: a failover to one that was waited for loses nothing"
+        if standbys:
+            yield Check("failover", OK_LEVEL, text)
+        else:
+            yield Check("failover", WARN, text, "see why no standby is connected: commits may wait for one")
+    elif standbys:
+        behind = described["standby_behind_bytes"]
+        now = "" if behind is None else f", now {behind:,} bytes"
+        text = f"{seen}, and no commit waits for one: a failover loses what the next primary did not have yet{now}"
+        yield Check(
+            "failover", WARN, text, "set synchronous_standby_names (Patroni: synchronous_mode), and none is lost"
+        )
+    else:
+        text = "no standby is seen: nothing can take over but what is replicated beneath PostgreSQL"
+        yield Check("failover", OK_LEVEL, text)
 
 
 def check_space(described: dict[str, Any]) -> Iterator[Check]:

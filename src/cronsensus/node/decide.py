@@ -166,11 +166,16 @@ def note_look(memory: Memory, view: View, asked_at: float, received_at: float) -
 
 
 def clock_set(before: Memory, after: Memory) -> timedelta:
-    """Return by how much the store's clock was set between two looks: ahead, or back (negative); zero: it was not."""
+    """Return by how much the store's clock was set between two looks: ahead, or back (negative); zero: it was not.
+
+    A look says only that the clock was read while it took place: of one that a server answered after it had stood still
+    for a while, it is unknown when.
+    """
     if before.sample is None or after.sample is None:
         return timedelta(0)
     by = after.sample.now - before.sample.now - timedelta(seconds=after.looked_at - before.looked_at)
-    return by if abs(by) > CLOCK_SET else timedelta(0)
+    unknown = timedelta(seconds=(before.look_took + after.look_took) / 2)
+    return by if abs(by) > CLOCK_SET + unknown else timedelta(0)
 
 
 def plan_firing(memory: Memory, view: View, facts: Facts, now: float) -> Firing:

@@ -1,49 +1,16 @@
 """A real Sentinel: it names the master, and after a failover another one."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from cronsensus.errors import StoreError, StoreUnavailable
 from cronsensus.testing.conformance.steps import settle
 from tests.servers.programs import ServiceMissing
 from tests.servers.redis import RedisServer
+from tests.servers.sentinel import SentinelServer
 from tests.stores.redis.conftest import Opening, a_claim, succeeded, wait_until
-
-
-class SentinelServer(RedisServer):
-    """Watches one master; a vote of its own is enough for a failover."""
-
-    def __init__(self, master: RedisServer) -> None:
-        super().__init__(durable=False)
-        self.master = master
-
-    def make(self) -> None:
-        super().make()
-        watched = f"name 127.0.0.1 {self.master.port} 1"
-        lines = [
-            f"sentinel monitor {watched}",
-            "sentinel down-after-milliseconds name 500",
-            "sentinel failover-timeout name 3000",
-            f"dir {self.data}",
-        ]
-        self.run(["sh", "-c", f"printf '%s\\n' \"$@\" > '{self.data}/sentinel.conf'", "sh", *lines])
-
-    def command(self) -> list[str]:
-        return [self.program, str(self.data / "sentinel.conf"), "--port", str(self.port), "--sentinel"]
-
-    def answering(self) -> Path | None:
-        with redis.Redis(
-            port=self.port, socket_timeout=2, retry=Retry(NoBackoff(), 0), decode_responses=True
-        ) as client:
-            try:
-                return self.data if client.ping() else None
-            except redis.RedisError:
-                return None
 
 
 @pytest.fixture
@@ -59,7 +26,7 @@ def replica(own_server: RedisServer) -> Iterator[RedisServer]:
 @pytest.fixture
 def sentinel(own_server: RedisServer, replica: RedisServer) -> Iterator[SentinelServer]:
     try:
-        server = SentinelServer(own_server)
+        server = SentinelServer(own_server.port)
     except ServiceMissing as missing:
         pytest.skip(str(missing))
     with server, redis.Redis(port=server.port, decode_responses=True) as client:

@@ -30,6 +30,16 @@ def test_options_of_ours_do_not_reach_the_driver():
 def test_several_hosts_may_be_named():
     url = read_url("postgresql://a,b:5433/shop?target_session_attrs=read-write")
     assert (url.connection["host"], url.connection["port"]) == ("a,b", ",5433")
+    assert "@a:5432,b:5433/shop" in url.where
+    assert "@a:6432,b:6432/shop" in read_url("postgresql:///shop?host=a,b&port=6432").where
+
+
+def test_of_several_hosts_the_one_is_taken_that_takes_writes_and_one_that_stands_still_is_soon_passed_over():
+    several = read_url("postgresql://a,b/shop").connection
+    assert (several["target_session_attrs"], several["connect_timeout"]) == ("read-write", "2")
+    said = read_url("postgresql://a,b/shop?target_session_attrs=primary&connect_timeout=9").connection
+    assert (said["target_session_attrs"], said["connect_timeout"]) == ("primary", "9")
+    assert "target_session_attrs" not in read_url("postgresql://a/shop").connection
 
 
 def test_a_silent_peer_is_found_out_on_every_connection():

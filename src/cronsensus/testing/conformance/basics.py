@@ -85,7 +85,7 @@ class Basics(StoreTest):
         sibling = other.sibling()
         self._opened.append(sibling)
         assert type(other) is type(sibling)
-        assert "other" == sibling.namespace
+        assert self.namespace_of("other") == sibling.namespace
         assert other.capabilities == sibling.capabilities
 
     def test_closing_a_handle_leaves_the_others_open(self) -> None:
@@ -280,7 +280,7 @@ class Basics(StoreTest):
         stores = {name: self.open(name) for name in HOSTILE}
         self.store.migrate()
         for name, store in stores.items():
-            assert name == store.namespace
+            assert self.namespace_of(name) == store.namespace
             assert store.job("job") is None
             self.define(self.job(args=(name,)), store=store)
         for name, store in stores.items():

@@ -82,6 +82,10 @@ class StoreTest:
         """
         raise NotImplementedError
 
+    def namespace_of(self, name: str) -> str:
+        """Return the namespace of the handle that ``make_store`` returns when a test asks for ``name``."""
+        return name
+
     # --- beside the store ---------------------------------------------------------------------------------------------
 
     @cached_property

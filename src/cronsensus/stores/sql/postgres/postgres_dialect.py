@@ -47,6 +47,12 @@ _SERVER, _INJECTED = "server", "injected"
 _CLOCK_PART = Part(compile_text(_CLOCK), [])
 _BEGIN_PARTS = {"read": Part(compile_text(_READ), []), "write": Part(compile_text(_WRITE), [])}
 _COMMIT_PART = Part(Text(b"COMMIT", name=b"COMMIT"), [])  # so it can be told apart on the way
+# Of the standby that is the least behind: the one that a failover should choose. A user without pg_monitor sees how
+# many there are, and nothing else of them.
+_STANDBYS = (
+    "SELECT count(*), min(pg_wal_lsn_diff(pg_current_wal_lsn(), flush_lsn))::bigint FROM pg_stat_replication "
+    "WHERE NOT pg_is_in_recovery() AND coalesce(state, 'streaming') = 'streaming'"
+)
 _pooled: dict[str, bool] = {}
 _MIGRATING_FOR = "5min"
 _POLL_AFTER = 30.0
@@ -278,11 +284,14 @@ class PostgresDialect(Dialect):
             return (driver.execute(cast("Any", f"SELECT {expression}"), prepare=False).fetchone() or [None])[0]
 
         pooled = driver.pooled
+        standbys, behind = driver.execute(cast("Any", _STANDBYS), prepare=False).fetchone() or (0, None)
         return {
             "server": self.url.where,
             "version": show("current_setting('server_version')"),
             "synchronous_commit": show("current_setting('synchronous_commit')"),
             "synchronous_standbys": show("current_setting('synchronous_standby_names')") or "none",
+            "standbys": standbys,
+            "standby_behind_bytes": behind,
             # Through a pooler these are the server's, which is not what nodes take.
             "max_connections": None if pooled else int(show("current_setting('max_connections')")),
             "encrypted": bool(driver.pgconn.ssl_in_use),

@@ -17,6 +17,7 @@ from cronsensus.timing.durations import parse_duration
 
 SCHEMA = "cronsensus"
 TIMEOUT = 10.0
+_PORT = "5432"
 POOLERS = ("auto", "transaction", "session")
 WAKES = ("inside", "after")
 _OPTIONS = {"schema", "timeout", "pooler", "wake"}
@@ -34,6 +35,12 @@ _DEFAULTS = {
     "keepalives_interval": "5",
     "keepalives_count": "3",
     "tcp_user_timeout": "10000",
+}
+_DEFAULTS_OF_SEVERAL = {
+    # A standby lets everybody in, and takes no write.
+    "target_session_attrs": "read-write",
+    # Each new connection waits so long for each host before the primary that stands still: the least that libpq takes.
+    "connect_timeout": "2",
 }
 
 
@@ -68,7 +75,10 @@ class PostgresUrl:
         if host.startswith("/"):
             place = f"{name}?{urlencode({'host': host, 'port': known['port']}, safe='/')}&"
             return f"postgresql://{user}@/{place}schema={self.schema}"
-        return f"postgresql://{user}@{host}:{known['port']}/{name}?schema={self.schema}"
+        hosts, ports = host.split(","), known["port"].split(",")
+        ports = ports if len(ports) == len(hosts) else ports * len(hosts)  # one port is for all of them
+        places = ",".join(f"{host}:{port or _PORT}" for host, port in zip(hosts, ports, strict=False))
+        return f"postgresql://{user}@{places}/{name}?schema={self.schema}"
 
     @property
     def secrets(self) -> list[str]:
@@ -78,6 +88,8 @@ class PostgresUrl:
 
 def read_url(url: str) -> PostgresUrl:
     """Read ``postgresql://user:password@host:port/database?schema=…``, with any option that libpq knows.
+
+    Of several hosts (``host,host,host``) the one is taken that takes writes.
 
     Raises:
         InvalidOption: it cannot be read, or has an option that does not exist. Never says the password.
@@ -100,7 +112,8 @@ def read_url(url: str) -> PostgresUrl:
     for port in known.get("port", "").split(","):
         if port and not port.isdecimal():
             raise InvalidOption(f"the URL {mask(head)} cannot be read: {port!r} is no port number")
-    parsed = PostgresUrl({**_DEFAULTS, **known})
+    several = "," in known.get("host", known.get("hostaddr", ""))
+    parsed = PostgresUrl({**_DEFAULTS, **(_DEFAULTS_OF_SEVERAL if several else {}), **known})
     if "schema" in options:
         parsed = replace(parsed, schema=_read_identifier(options["schema"]))
     if "timeout" in options:
