@@ -98,9 +98,9 @@ def test_a_connection_that_is_open_and_delivers_nothing_is_noticed_and_made_anew
         assert driver is not None
         assert not driver.closed
         proxy.drop("down")
-        # It is closed an instant before it is told.
+        wait_until(lambda: driver.closed, "the end of the deaf connection", 30)
+        # It is told an instant later.
         wait_until(lambda: "delivers nothing; it is made anew" in caplog.text, "a word on the deaf connection", 30)
-        assert driver.closed
         proxy.pass_on()
 
         def hears_another() -> bool:
