@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cronsensus import LeaseLost, Scheduler, current_run
+from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.states import Origin, State
 from cronsensus.triggers import cron
@@ -218,7 +219,17 @@ def test_the_trail_says_who_did_what_and_why_page_by_page(cluster: Any) -> None:
     (act,) = cluster("trail", "tick", "--after", str(page["after"]), "-o", "json").data["trail"]
     assert (act["by"], act["why"]) == ("ann", "move")
     assert "move" in cluster("trail").out
+    assert [] == cluster("trail", "--who", "nobody", "-o", "json").data["trail"]
+    assert {"resume"} == {one["action"] for one in cluster("trail", "--action", "resume", "-o", "json").data["trail"]}
     assert "nobody has done anything yet" in cluster("trail", "other").err
+
+
+def test_the_trail_says_what_a_release_changed(cluster: Any) -> None:
+    for release, retries in (("1", 0), ("2", 3)):
+        spec = JobSpec(name="bill", function="bill", policies=Policies(retries=retries))
+        cluster.store.define_jobs([spec], release=release, by="web-1")
+    assert "retries 0 → 3 - release 2" in cluster("trail", "--action", "define").text
+    assert "retries 0 → 3 - release 2" in cluster("jobs", "show", "bill").text
 
 
 def test_a_backfill_can_be_looked_at_before(cluster: Any) -> None:

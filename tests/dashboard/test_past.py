@@ -117,6 +117,6 @@ def test_a_job_shows_its_policies_and_what_a_release_changed_of_them() -> None:
     page = Browser(dashboard(cluster.store)).get("/job?name=bill").text
     text = " ".join(re.sub(r"<[^>]*>", " ", page).split())
     assert "overlap skip catch_up latest on_crash retry retries 3 timeout 40m" in text
-    assert "retries 0 → 3, timeout 10m → 40m" in text
+    assert "retries 0 → 3; timeout 10m → 40m" in text
     assert "release 2, by web-1" in text
     assert "old" not in text.partition("Changes")[2].partition("Runs")[0]

@@ -44,12 +44,12 @@ def list_changes(details: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
 
 
 def act_reason(act: TrailEntry) -> str:
-    """Return why something was done; of a definition what it changed: ``retries 1 → 3, timeout none → 10m``."""
+    """Return why something was done; of a definition what it changed: ``retries 1 → 3; timeout none → 10m``."""
     changes = list_changes(act.details)
-    changed = ", ".join(f"{name} {value_text(before)} → {value_text(after)}" for name, before, after in changes)
+    changed = "; ".join(f"{name} {value_text(before)} → {value_text(after)}" for name, before, after in changes)
     release = f"release {act.details['release']}" if act.action == "define" and act.details.get("release") else ""
     retired = "no release declares it any more" if act.details.get("did") == "retired" else ""
-    return "; ".join(filter(None, [act.why, changed or retired, release]))
+    return " - ".join(filter(None, [act.why, changed or retired, release]))
 
 
 def value_text(value: Any) -> str:
