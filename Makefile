@@ -47,10 +47,10 @@ PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 test: setup servers ## Run the tests of every commit, in parallel (five minutes on two cores)
 	@$(PYTEST) -m 'not long' $(ARGS)
 
-long: setup servers-long ## Run the tests that a nightly run adds (tests/tiers.py says which, and why)
+long: setup servers-long servers-ha ## Run the tests that a nightly run adds (tests/tiers.py says which, and why)
 	@HYPOTHESIS_PROFILE=nightly $(PYTEST) -m 'long or drawn' $(ARGS)
 
-test-all: setup servers-long ## Run both
+test-all: setup servers-long servers-ha ## Run both
 	@$(PYTEST) $(ARGS)
 
 far: setup servers ## Run the tests of servers again, 1, 10, 40 and 100 ms away (long)
@@ -95,7 +95,7 @@ snippets: setup
 screenshots: setup servers-long ## Take the pictures of docs/img anew, with the Chromium of this machine
 	@$(BIN)/python scripts/screenshots
 
-coverage: setup servers-long ## Run the tests and show which lines and branches they reach
+coverage: setup servers-long servers-ha ## Run the tests and show which lines and branches they reach
 	@$(BIN)/coverage erase
 	@$(BIN)/coverage run -m pytest -n auto --dist worksteal $(ARGS); status=$$?; \
 	$(BIN)/coverage combine --quiet && $(BIN)/coverage report; exit $$status
