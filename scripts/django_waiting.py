@@ -18,6 +18,7 @@ class Waiting(Backend):
         scheduler = find_scheduler()
         if not scheduler.started:
             scheduler.start()
+            atexit.unregister(scheduler.stop)
             atexit.register(scheduler.stop, "2s")
         made = super().enqueue(task, args, kwargs)
         found = scheduler.find(task.module_path, key=made.id)
@@ -36,7 +37,9 @@ class Listing(Backend):
         self.results: list[TaskResult] = []
 
     def enqueue(self, task: Task, args: Any, kwargs: Any) -> TaskResult:
-        """Enqueue, and keep the result."""
+        """Enqueue, and keep the result; the node of ``Waiting``, if there is one, would run it meanwhile."""
+        if find_scheduler().started:
+            find_scheduler().stop("2s")
         made = super().enqueue(task, args, kwargs)
         self.results.append(made)
         return made
