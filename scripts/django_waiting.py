@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import atexit
+import threading
 from typing import Any
+
+from django.dispatch import receiver
 
 from cronsensus.integrations.django.backend import Backend
 from cronsensus.integrations.django.project import find_scheduler
-from cronsensus.integrations.django.tasks_api import Task, TaskResult
+from cronsensus.integrations.django.tasks_api import Task, TaskResult, task_finished
+
+_FINISHED = threading.Condition()
+_finished: set[str] = set()
+
+
+@receiver(task_finished)
+def note_finished(task_result: TaskResult, **_: Any) -> None:
+    """Remember that everybody was told of the end of a task."""
+    with _FINISHED:
+        _finished.add(task_result.id)
+        _FINISHED.notify_all()
 
 
 class Waiting(Backend):
@@ -24,6 +38,8 @@ class Waiting(Backend):
         found = scheduler.find(task.module_path, key=made.id)
         if found is not None:  # else it is in a transaction that is not committed yet
             found.wait("20s")
+            with _FINISHED:  # the node logs it, and tells others, a moment after it is recorded
+                _FINISHED.wait_for(lambda: made.id in _finished, 5)
             made.refresh()
         return made
 
