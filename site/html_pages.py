@@ -8,6 +8,7 @@ _HEADING = re.compile(
     r'<section id="(?P<id>[^"]+)">\s*(?:<span id="(?P<as_on_github>[^"]*)"></span>\s*)?<(?P<tag>h[1-6])>'
 )
 _LINK = re.compile(r'href="(?P<page>[^"#:]*)#(?P<anchor>[^"]+)"')
+_TEST_NAME = re.compile(r'<li>(?=<p><code[^>]*><span class="pre">(?:src|tests)/[^<\s]+</span></code></p>\s*</li>)')
 _CHINESE_WORDS = {
     "On this page": "本页内容",
     ">Next<": ">下一页<",
@@ -58,6 +59,11 @@ def rank_low(html: str) -> str:
     return html.replace('<article role="main"', '<article role="main" data-pagefind-weight="0.2"')
 
 
+def leave_test_names_out(html: str) -> str:
+    """Return the page so that the search passes over items of lists that are the path of a test and nothing else."""
+    return _TEST_NAME.sub("<li data-pagefind-ignore>", html)
+
+
 def speak_chinese(html: str) -> str:
     """Return a Chinese page with the theme's own words in Chinese: a site of Sphinx has one language."""
     for english, chinese in _CHINESE_WORDS.items():
@@ -69,7 +75,7 @@ def finish_pages(site: Path) -> None:
     """Change the built pages in place."""
     pages = {path.relative_to(site).as_posix(): path.read_text(encoding="utf-8") for path in site.rglob("*.html")}
     for path, html in name_anchors(pages).items():
-        done = scroll_with_keys(html)
+        done = leave_test_names_out(scroll_with_keys(html))
         done = speak_chinese(done) if path.startswith("zh/") else done
-        done = rank_low(done) if path.startswith("adr/") else done
+        done = rank_low(done) if path.startswith(("adr/", "changelog")) else done
         (site / path).write_text(done, encoding="utf-8")

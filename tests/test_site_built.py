@@ -98,6 +98,12 @@ def test_a_reader_finds_a_heading_by_words_in_both_languages(url: str, page: str
     with chromium() as browser, tab(browser, url) as opened:
         opened.goto(url + page)
         opened.fill("#search input", words)
+        opened.wait_for_selector(".pagefind-ui__result-excerpt")
+        assert opened.evaluate("""() => {
+            const right = (element) => element.getBoundingClientRect().right, box = document.querySelector("#search");
+            return Math.max(...[...box.querySelectorAll("*")].map(right)) <= right(box);
+        }"""), "results lie over the page"
+        assert "::test_" not in opened.inner_text("#search")
         opened.locator(".pagefind-ui__result-link[href*='#']").first.click()
         opened.wait_for_url(re.compile("#"))
         assert words[0] in opened.inner_text("article")

@@ -23,7 +23,7 @@ SECONDS = 75
 """For what a page shows: half a minute until the next time, twenty seconds of work, and a busy machine."""
 IN_TERMINAL = re.compile(r" *# (?:terminal|终端) (\d)$", re.MULTILINE)
 VARYING = re.compile(
-    r"(?P<same>\b\d\d:\d\d:\d\d(?=Z|,)|\b471\d\b)|(?P<any>[\d.]+m?s\b|\d{4}-\d\d-\d\d|\b\d{4}\b|\b\d{16}\b|…)"
+    r"(?P<same>\b\d\d:\d\d:\d\d(?=Z|,)|\b471\d\b)|(?P<any>(?:\bin )?[\d.]+m?s\b|\d{4}-\d\d-\d\d|\b\d{4}\b|\b\d{16}\b|…)"
 )
 """What a page shows and is another each time: a time or a process, which stays the same on the page, or anything."""
 
@@ -111,6 +111,8 @@ class Reader:
 
         def vary(found: re.Match[str]) -> str:
             if found["any"]:
+                if found[0].startswith("in "):
+                    return r"(?:in [\d.]+m?s|now)"
                 return ".*" if found[0] == "…" else r"[\d.-]+(?:m?s)?"
             if found[0] in self.known:
                 return re.escape(self.known[found[0]])
