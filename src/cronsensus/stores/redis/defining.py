@@ -37,7 +37,7 @@ from cronsensus.stores.unreadable import is_sound
 from cronsensus.stores.values import NO_DELAY, DefineResult
 from cronsensus.timing.instants import from_micros
 
-MOST_JOBS_WRITTEN = 5000
+MOST_JOBS_WRITTEN = 2500
 """Most definitions written, and most retired, in one step, which others wait for. More are written in several, and the
 last ones retire: a node that dies in between has defined some, and defines the others when it says it again."""
 MOST_JOBS_READ = 1000
