@@ -29,6 +29,7 @@ class ClusterServer(RedisServer):
                 "cluster-enabled": "yes",
                 "cluster-node-timeout": "5000",
                 "cluster-allow-reads-when-down": "yes",
+                "cluster-migration-barrier": "99",  # a replica stays with its master
             },
         )
 
@@ -59,9 +60,9 @@ class ClusterServer(RedisServer):
 
 
 class RedisCluster:
-    """So many masters without replicas, each with its share of the slots; ``first_has``: a slot of the first one."""
+    """So many masters, each with its share of the slots; ``first_has``: a slot of the first one, which has replicas."""
 
-    def __init__(self, *, durable: bool = False, masters: int = 3, first_has: int = 0) -> None:
+    def __init__(self, *, durable: bool = False, masters: int = 3, first_has: int = 0, replicas: int = 0) -> None:
         """Prepare; entering the context starts it.
 
         Raises:
@@ -70,6 +71,7 @@ class RedisCluster:
         self.first_has = first_has
         self._open = contextlib.ExitStack()
         self.servers = [ClusterServer(durable=durable) for _ in range(masters)]
+        self.replicas = [ClusterServer(durable=durable) for _ in range(replicas)]
 
     @property
     def url(self) -> str:
@@ -88,13 +90,30 @@ class RedisCluster:
                 server.ask("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
                 if number:
                     self.servers[0].ask("CLUSTER", "MEET", "127.0.0.1", server.port)
+            for replica in self.replicas:
+                opening.enter_context(replica)
+                self.servers[0].ask("CLUSTER", "MEET", "127.0.0.1", replica.port)
             deadline = time.monotonic() + PATIENCE
-            while not all(server.knows_all(len(self.servers)) for server in self.servers):
+            for replica in self.replicas:
+                self._follow_first(replica, deadline)
+            while not all(server.knows_all(len(self.servers) + len(self.replicas)) for server in self.servers):
                 if time.monotonic() > deadline:
                     raise ServerFailed(f"the Cluster is not whole after {PATIENCE:.0f} s: {self.servers[0].log_end}")
                 threading.Event().wait(0.02)
             self._open = opening.pop_all()
         return self
+
+    def _follow_first(self, replica: ClusterServer, deadline: float) -> None:
+        """Have it follow the first server, which it may not know yet."""
+        while True:
+            try:
+                replica.ask("CLUSTER", "REPLICATE", self.servers[0].name)
+            except redis.ResponseError:
+                if time.monotonic() > deadline:
+                    raise
+                threading.Event().wait(0.05)
+            else:
+                return
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
