@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 from cronsensus.audit import audit
 from cronsensus.dashboard import api, reads
 from cronsensus.dashboard.access import Access, App, Auth, may_operate, who_acts
-from cronsensus.dashboard.actions import ACTIONS, DONE, Form, NoTargetError
+from cronsensus.dashboard.actions import ACTIONS, DONE, PAGE_ZONE, Form, NoTargetError
 from cronsensus.dashboard.attempt_bars import draw_attempts
 from cronsensus.dashboard.audits import COUNTED, SPANS, Audits
 from cronsensus.dashboard.batch_bar import draw_segments
@@ -444,7 +444,7 @@ class _Pages:
         action = self._actions.get(request.path_params["action"])
         if action is None:
             return self._missing(request, _NO_PAGE)
-        return self._form(request, action.form(self.store, _given(request)))
+        return self._form(request, action.form(self.store, _given(request) | {PAGE_ZONE: _zone(request).name}))
 
     async def run_action(self, request: Request) -> Response:
         """Do it, if what the form showed still stands."""
