@@ -117,6 +117,12 @@ def test_each_page_is_whole_and_without_complaint(
     assert faults == []
 
 
+def test_a_phone_shows_what_time_each_run_was_for(browser: Browser, url: str) -> None:
+    with tab(browser, url, viewport={"width": 390, "height": 900}) as page:
+        page.goto("/job?name=tick")
+        expect(page.locator('.runs td[data-label="For"]').first).to_be_visible()
+
+
 def test_what_looks_like_html_stays_text_and_runs_nothing(page: Page, cluster: Cluster) -> None:
     texts = ""
     for path in pages(cluster):
