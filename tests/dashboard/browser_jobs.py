@@ -5,7 +5,7 @@ from cronsensus import Run, Scheduler, every
 scheduler = Scheduler()
 
 BAD = "<script>alert('x')</script>"
-BAD_NAME = "<img src=x onerror=alert(1)>"
+BAD_NAME = "<img src=x onerror=alert(1)_in_a_long_name_without_any_place_to_break>"
 
 
 @scheduler.job(every("1s"))

@@ -87,14 +87,16 @@ def test_a_takeover_appears_on_the_lanes_without_a_reload(browser: Browser, tmp_
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("language", ["en-GB", "zh-CN"])
+@pytest.mark.parametrize("shown", [("en-GB", 1280), ("zh-CN", 1280), ("en-GB", 390)], ids=["en", "zh", "phone"])
 def test_each_page_is_whole_and_without_complaint(
-    browser: Browser, cluster: Cluster, url: str, theme: Any, language: str
+    browser: Browser, cluster: Cluster, url: str, theme: Any, shown: tuple[str, int]
 ) -> None:
+    language, width = shown
     axe = Axe()
     canvas = {"light": "rgb(246, 247, 249)", "dark": "rgb(15, 18, 22)"}[theme]
     faults = list[str]()
-    with tab(browser, url, locale=language, color_scheme=theme) as page:
+    size = {"width": width, "height": 900}
+    with tab(browser, url, locale=language, color_scheme=theme, viewport=size) as page:
         for path in pages(cluster):
             page.goto(path)
             expect(page.locator("html")).to_have_css("background-color", canvas)
@@ -113,6 +115,12 @@ def test_each_page_is_whole_and_without_complaint(
                 for node in one["nodes"]
             ]
     assert faults == []
+
+
+def test_a_phone_shows_what_time_each_run_was_for(browser: Browser, url: str) -> None:
+    with tab(browser, url, viewport={"width": 390, "height": 900}) as page:
+        page.goto("/job?name=tick")
+        expect(page.locator('.runs td[data-label="For"]').first).to_be_visible()
 
 
 def test_what_looks_like_html_stays_text_and_runs_nothing(page: Page, cluster: Cluster) -> None:

@@ -56,6 +56,17 @@ def test_what_is_typed_is_of_the_zone_of_the_page(browser: Browser) -> None:
     assert 'href="/runs/1"' in browser.get("/runs?since=2026-11-20+13:59&until=2026-11-20+14:01").text
 
 
+def test_a_backfill_reads_and_shows_times_in_the_zone_of_the_page(browser: Browser) -> None:
+    browser.cookies.set(VIEWERS, "Europe/Berlin")
+    page, _, shell = words_of(
+        browser.get("/do/backfill?job=open_shop&from=2026-11-20+13:59&to=2026-11-20+14:00").text
+    ).partition("The same in a shell")
+    assert "2026-11-20 14:00:00" in page
+    # Typed there, it means the same: a shell reads in the job's zone.
+    assert "--from '2026-11-20 12:59:00Z' --to '2026-11-20 13:00:00Z'" in shell
+    assert "--from 2h --to now" in words_of(browser.get("/do/backfill?job=open_shop&from=2h").text)
+
+
 @pytest.mark.parametrize("name", ["", "Mars/Olympus", "../../etc/passwd", "x" * 500, "localtime"])
 def test_a_zone_that_there_is_not_is_utc(browser: Browser, name: str) -> None:
     browser.cookies.set(VIEWERS, name)

@@ -159,6 +159,8 @@ def test_a_job_shows_ten_next_times_and_its_runs(pages: Browser, failed: Claim) 
 def test_a_run_shows_its_way_token_log_error_and_why(pages: Browser, failed: Claim) -> None:
     text = pages.get(f"/runs/{failed.id}").text
     assert "It ran and failed" in text
+    assert "See its error" not in text  # it stands there, above the log
+    assert 0 < text.find('id="error"') < text.find('id="log"')
     assert str(failed.token) in text
     assert "Traceback (most recent call last)" in text
     for station in ("Scheduled", "Due", "Decided", "Claimed, started", "Finished"):

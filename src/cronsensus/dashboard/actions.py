@@ -20,17 +20,20 @@ from cronsensus.insight.failures import failures_to_retry
 from cronsensus.insight.life import lives_of
 from cronsensus.insight.lookup import require_job
 from cronsensus.insight.summaries import why_ended
-from cronsensus.insight.time_words import exact_time, read_time, shorten
+from cronsensus.insight.time_words import exact_time, read_time, shorten, typed_time
 from cronsensus.jobs.acting import MOST_AT_ONCE
 from cronsensus.jobs.handle import cancel_occurrence
 from cronsensus.model.batch import MOST_ITEMS
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence
 from cronsensus.stores.base import Store
+from cronsensus.triggers.zones import load_zone
 
 Text = tuple[Any, ...]
 """A sentence of the catalogue, and what stands in the places of ``{0}``, ``{1}``."""
 Given = Mapping[str, str]
+PAGE_ZONE = "page_zone"
+"""The key of the zone in which people who look at the page read and type times."""
 _PREVIEWED = 20
 
 
@@ -85,7 +88,7 @@ class Form:
     reason: bool = False
     fields: tuple[Field, ...] = ()
     asks: tuple[Field, ...] = ()
-    rows: tuple[tuple[str, Text], ...] = ()
+    rows: tuple[tuple[str | datetime, Text], ...] = ()
     more: int = 0
     refused: Text | None = None
     command: str = ""
@@ -163,7 +166,7 @@ def _resume(store: Store, given: Given, by: str, why: str) -> str:
 
 def _backfill_form(store: Store, given: Given) -> Form:
     view = require_job(store, given.get("job", ""))
-    name, now, zone = view.spec.name, store.now(), zone_of(view.spec.trigger)
+    name, now, jobs_zone = view.spec.name, store.now(), zone_of(view.spec.trigger)
     start, end = given.get("from", "").strip(), given.get("to", "").strip() or "now"
     asks = (Field("from", "From", start or "1d"), Field("to", "To", end))
     plain: dict[str, Any] = {
@@ -176,14 +179,23 @@ def _backfill_form(store: Store, given: Given) -> Form:
     if not start:
         return job_form(view, **plain, refused=refuse_retired(view) or ("Say from when, and look.",))
     try:
+        zone = load_zone(given[PAGE_ZONE]) if PAGE_ZONE in given else jobs_zone
         since, until = read_time(start, now, tz=zone, what="From"), read_time(end, now, tz=zone, what="To")
         plan = plan_backfill(store, view, since, until, now)
         plan.require_provable()
+        # A shell knows nothing of this page's zone.
+        texts = (
+            typed if read_time(typed, now, tz=jobs_zone) == meant else typed_time(meant)
+            for typed, meant in ((start, since), (end, until))
+        )
+        plain["command"] = "cronsensus jobs backfill {} --from {} --to {} --dry-run".format(
+            name, *map(shlex.quote, texts)
+        )
     except CronsensusError as error:
         return job_form(view, **plain, refused=("{0}", str(error)))
     rows = [
         (
-            exact_time(time, zone),
+            time,
             ("has {0}: left alone", plan.standing[time].state) if time in plan.standing else ("will run",),
         )
         for time in plan.times[:_PREVIEWED]

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 from cronsensus.audit import audit
 from cronsensus.dashboard import api, reads
 from cronsensus.dashboard.access import Access, App, Auth, may_operate, who_acts
-from cronsensus.dashboard.actions import ACTIONS, DONE, Form, NoTargetError
+from cronsensus.dashboard.actions import ACTIONS, DONE, PAGE_ZONE, Form, NoTargetError
 from cronsensus.dashboard.attempt_bars import draw_attempts
 from cronsensus.dashboard.audits import COUNTED, SPANS, Audits
 from cronsensus.dashboard.batch_bar import draw_segments
@@ -63,7 +63,7 @@ from cronsensus.insight.lookup import require_job
 from cronsensus.insight.next_times import next_times
 from cronsensus.insight.run_list import RunSearch, list_runs
 from cronsensus.insight.run_report import LogEntry, run_report
-from cronsensus.insight.sentences import Sentence
+from cronsensus.insight.sentences import Sentence, Text
 from cronsensus.insight.summaries import why_ended
 from cronsensus.insight.time_words import read_time, shorten
 from cronsensus.insight.trail_list import MOST_READ as TRAIL_READ
@@ -333,7 +333,9 @@ class _Pages:
         )
         sentences: tuple[Sentence, ...] = ()
         if one.scheduled_for is not None and one.origin is Origin.SCHEDULE and view is not None:
-            sentences = explain_time(store, view, one.scheduled_for).sentences
+            told = explain_time(store, view, one.scheduled_for).sentences
+            # The error, and the button to run it again, stand on this very page.
+            sentences = tuple(sentence for sentence in told if sentence.code is not Text.SEE_ERROR)
         return self._page(
             request, "run.html", store.now(), zone=None if view is None else zone_of(view.spec.trigger),
             one=one, view=view, report=report, sentences=sentences, words=words, attempt=attempt,
@@ -444,7 +446,7 @@ class _Pages:
         action = self._actions.get(request.path_params["action"])
         if action is None:
             return self._missing(request, _NO_PAGE)
-        return self._form(request, action.form(self.store, _given(request)))
+        return self._form(request, action.form(self.store, _given(request) | {PAGE_ZONE: _zone(request).name}))
 
     async def run_action(self, request: Request) -> Response:
         """Do it, if what the form showed still stands."""
