@@ -5,7 +5,9 @@ import re
 import pytest
 
 from cronsensus.dashboard import dashboard, queue
+from cronsensus.model.batch import item_key
 from cronsensus.model.occurrence import Item
+from cronsensus.model.states import Origin
 from tests.dashboard.browser import Browser, words_of
 from tests.hand_cluster import HandCluster
 
@@ -36,6 +38,19 @@ def test_what_waits_stands_by_job_and_the_longest_first(cluster: HandCluster) ->
     page = queue.queue_page(store)
     assert [(line.job, line.ended) for line in page.jobs] == [("scan", 1), ("mail", 0)]
     assert (page.waiting, page.ended) == (3, 1)
+
+
+def test_items_of_a_batch_are_one_line(cluster: HandCluster) -> None:
+    store = cluster.store
+    [batch] = store.enqueue([Item(job="scan", key="night", origin=Origin.BATCH)])
+    store.enqueue(
+        [Item(job="scan", key=item_key(batch.id, key), origin=Origin.BATCH, parent=batch.id) for key in "abc"]
+    )
+    store.enqueue([Item(job="mail", key="b")])
+    text = Browser(dashboard(store)).get("/queue").text
+    waiting = text[text.index('id="waiting-title"') :]
+    assert f'<a href="/runs/{batch.id}/items?state=pending">3 items</a>' in waiting
+    assert waiting.count('<td class="lead">') == 3  # the batch, its items, the mail
 
 
 def test_the_list_goes_on_behind_a_number_and_an_empty_one_teaches(

@@ -92,6 +92,8 @@ CHINESE: Mapping[str, str] = MappingProxyType(
         "No job needs you, but {0} nodes are gone": "没有任务需要处理，但有 {0} 个节点失联",
         "{0} of {1} nodes alive": "{0} / {1} 个节点在线",
         "longest first": "耗时最长的在前",
+        "{0} items": "{0} 个子项",
+        "batch {0}": "批次 {0}",
         "and {0} more, items of batches with them": "另有 {0} 个，含批次的子项",
         "Items of batches run.": "正在运行批次的子项。",
         "Of 50 jobs: those in trouble, and the first by name.": "仅含 50 个任务：有问题的，以及按名称排在最前的。",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -32,6 +32,14 @@ class JobWaits:
     ended: int
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A run that waits; or the first item of a batch that does, and how many of its items were read."""
+
+    first: Occurrence
+    items: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
     """What the page shows.
@@ -53,7 +61,7 @@ class Queue:
     read: int
     ended: int
     ended_capped: bool
-    rows: tuple[Occurrence, ...]
+    rows: tuple[Line, ...]
     more: int | None
 
 
@@ -65,6 +73,7 @@ def queue_page(store: Store, after: int | None = None) -> Queue:
     ran = store.ran_since(now - SPAN, limit=_MOST_ENDED)
     ended = [one.job for one in ran if one.state in _RAN and not is_internal(one.job)]
     due = [one.due_at for one in found if one.due_at <= now]
+    shown, last = _fold_items(found)
     return Queue(
         now=now,
         waiting=work.waiting,
@@ -75,9 +84,25 @@ def queue_page(store: Store, after: int | None = None) -> Queue:
         read=len(found),
         ended=len(ended),
         ended_capped=len(ran) >= _MOST_ENDED,
-        rows=tuple(found[:SHOWN]),
-        more=found[SHOWN - 1].id if len(found) > SHOWN else read[-1].id if len(read) == _READ else None,
+        rows=shown,
+        more=last.id if last is not None else read[-1].id if len(read) == _READ else None,
     )
+
+
+def _fold_items(found: Sequence[Occurrence]) -> tuple[tuple[Line, ...], Occurrence | None]:
+    """Return a line for each run and each batch; and the last run of them, if there are more than are shown."""
+    items = Counter(one.parent for one in found if one.parent is not None)
+    lines: list[Line] = []
+    batches: set[int] = set()
+    last: Occurrence | None = None
+    for one in found:
+        if one.parent is None or one.parent not in batches:
+            if len(lines) == SHOWN:
+                return tuple(lines), last
+            lines.append(Line(one, items[one.parent] if one.parent is not None else 0))
+            batches |= set() if one.parent is None else {one.parent}
+        last = one
+    return tuple(lines), None
 
 
 def _by_job(found: Iterable[Occurrence], ended: Counter[str], now: datetime) -> list[JobWaits]:
