@@ -128,3 +128,9 @@ def test_cancelling_a_batch_asks_what_runs_of_it_to_stop(cluster: HandCluster, b
     running = cluster.store.occurrences(OccurrenceFilter(parent=batch.id, states=(State.RUNNING,)))
     assert running
     assert all(one.cancel_requested for one in running)
+
+
+def test_the_first_page_says_that_items_have_failed_while_the_batch_goes_on(pages: Browser, batch: Claim) -> None:
+    text = pages.get("/").text
+    assert "7 items have failed" in text
+    assert f'href="/runs/{batch.id}/items?state=failed"' in text

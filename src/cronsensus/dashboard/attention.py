@@ -24,7 +24,9 @@ from cronsensus.model.states import Reason, State
 
 UNDECIDED = timedelta(seconds=30)
 """After which a time that no node has decided is overdue."""
-_RANK = ("fail", "stuck", "gone", "miss", "blocked", "overdue", "slow", "late")
+_RANK = ("fail", "stuck", "items", "gone", "miss", "blocked", "overdue", "slow", "late")
+FAILED_ITEMS = 100
+"""Failed items of a batch that are counted."""
 _MEASURED = 5
 """Runs that must have succeeded before another is called slower than usual."""
 _JITTER = timedelta(seconds=10)
@@ -37,7 +39,7 @@ class Attention:
     """Something that a person should look at.
 
     Attributes:
-        kind: ``fail``, ``stuck``, ``gone``, ``miss``, ``blocked``, ``overdue``, ``slow`` or ``late``.
+        kind: ``fail``, ``stuck``, ``items``, ``gone``, ``miss``, ``blocked``, ``overdue``, ``slow`` or ``late``.
         name: the job, or the node.
         at: when it happened last, or since when it lasts.
         times: how often it happened; of a failure ``row``: how often in a row, the last one included.
@@ -64,6 +66,11 @@ class Attention:
     elsewhere: bool = False
 
     @property
+    def counted(self) -> str:
+        """How often, where counting stops at ``FAILED_ITEMS``."""
+        return f"{self.times}+" if self.times >= FAILED_ITEMS else str(self.times)
+
+    @property
     def needs_people(self) -> bool:
         """Whether a job stands for it that is not well again."""
         return self.kind != "gone" and not self.recovered
@@ -78,6 +85,7 @@ class Seen:
         failed: runs that failed and that nobody ran again.
         missed: single times, and of how many times nothing was made.
         running: the longest first, and ``waiting``: the oldest first, without items of batches.
+        failed_items: of batches that wait for their items, how many failed.
         succeeded: when a job with ``overdue=`` succeeded last, where its past does not tell.
     """
 
@@ -91,6 +99,7 @@ class Seen:
     waiting: Sequence[Occurrence]
     nodes: Sequence[Node]
     succeeded: Mapping[str, datetime]
+    failed_items: Mapping[int, int]
 
 
 def find_attention(seen: Seen) -> list[Attention]:
@@ -105,7 +114,7 @@ def find_attention(seen: Seen) -> list[Attention]:
         if root not in open_
         for job, at in some
     ]
-    for find in (_find_missed, _find_overdue, _find_running, _find_waiting, _find_gone):
+    for find in (_find_missed, _find_overdue, _find_running, _find_waiting, _find_items, _find_gone):
         found += find(seen)
     return sorted(found, key=lambda one: (one.recovered, _RANK.index(one.kind), -one.at.timestamp()))
 
@@ -223,6 +232,12 @@ def _find_waiting(seen: Seen) -> Iterator[Attention]:
     for job, some in by_job.items():
         first = min(some, key=lambda one: one.due_at)
         yield Attention(kind="late", name=job, at=first.due_at, times=len(some), text=first.reason or "", one=first)
+
+
+def _find_items(seen: Seen) -> Iterator[Attention]:
+    for one in seen.waiting:
+        if failed := seen.failed_items.get(one.id):
+            yield Attention(kind="items", name=one.job, at=one.created_at, times=failed, one=one)
 
 
 def _find_gone(seen: Seen) -> Iterable[Attention]:

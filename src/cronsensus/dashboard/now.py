@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Literal
 
-from cronsensus.dashboard.attention import Attention, Seen, find_attention
+from cronsensus.dashboard.attention import FAILED_ITEMS, Attention, Seen, find_attention
 from cronsensus.dashboard.day import Day, draw_day
 from cronsensus.dashboard.lanes import HOUR, MOST_RUNS, Lanes, NodeState, draw_lanes
 from cronsensus.dashboard.night import SELDOM, Night, draw_night
@@ -38,6 +38,7 @@ _MOST_ALL = 200
 _MOST_LISTED = 40
 _MOST_NOTABLE = 30
 _MOST_OVERDUE = 10
+_MOST_BATCHES = 20
 _RUNNING = 10
 _WAITING = 200
 _NEXT = 8
@@ -125,7 +126,7 @@ def now_page(
         Seen(
             now=at, since=since, views=views, pasts=pasts, failed=failed, missed=missed, nodes=nodes,
             running=work.oldest, waiting=[one for one in waiting if not is_internal(one.job)],
-            succeeded=_read_successes(store, views, pasts),
+            succeeded=_read_successes(store, views, pasts), failed_items=_count_failed_items(store, waiting),
         )
     )  # fmt: skip
     shown = attention[: _MOST_ALL if everything else SHOWN]
@@ -180,6 +181,12 @@ def _choose_jobs(
     order = dict.fromkeys([*(name for name in notable if name in known), *known])
     chosen = [known[name] for name in list(order)[:MOST_JOBS] if known[name].retired_at is None]
     return chosen, set(notable)
+
+
+def _count_failed_items(store: Store, waiting: Iterable[Occurrence]) -> dict[int, int]:
+    """Return of batches whose items run how many of these failed, where any did."""
+    open_ = [one.id for one in waiting if one.is_batch][:_MOST_BATCHES]
+    return {number: found.failed for number, found in store.children(open_, limit=FAILED_ITEMS).items() if found.failed}
 
 
 def _read_successes(store: Store, views: Iterable[JobView], pasts: dict[str, Past]) -> dict[str, datetime]:
