@@ -52,7 +52,6 @@ class JobRow:
 
     view: JobView
     state: str
-    state_text: str
     next_in: str
     next_at: str
     changes: Sentence | None
@@ -100,7 +99,7 @@ def job_row(view: JobView, past: Past, now: datetime) -> JobRow:
         else None
     )
     p50, p95 = read_percentiles(past.glances)
-    return JobRow(view, known.state, known.text, next_in, next_at, changes, cells, _trouble(cells), p50, p95)
+    return JobRow(view, known.state, next_in, next_at, changes, cells, _trouble(cells), p50, p95)
 
 
 def read_percentiles(glances: Iterable[Glance]) -> tuple[timedelta | None, timedelta | None]:
