@@ -93,6 +93,7 @@ def test_a_jobs_page_says_what_it_comes_after_and_before(nights):
     text = Browser(dashboard(nights.store)).get("/job?name=extract").text
     assert re.search(r"<dt>Before</dt><dd><a href=[^>]*>load&#34;&gt;", text)
     assert "<dt>Comes after</dt>" not in text
+    assert "every minute, after extract" in Browser(dashboard(nights.store)).get("/jobs").text
 
 
 def test_of_a_large_graph_a_part_is_drawn_and_one_jobs_part_is_a_link_away():

@@ -222,6 +222,7 @@ CHINESE: Mapping[str, str] = MappingProxyType(
         "missed": "错过",
         "never": "从未",
         "paused": "已暂停",
+        "after {0}": "在 {0} 之后",
         "paused: {0}": "已暂停：{0}",
         "no reason given": "未写原因",
         "(by {0})": "（{0}）",
