@@ -71,12 +71,14 @@ def test_the_long_tier_wants_a_browser_and_a_font_that_has_chinese(machine: Mach
     assert machine.run("--long") == ""
 
 
-def test_the_tests_of_failovers_want_patroni_and_etcd(machine: Machine) -> None:
-    for name in PROGRAMS:
+def test_the_tests_of_failovers_want_patroni_and_galera(machine: Machine) -> None:
+    for name in (*PROGRAMS, "etcd", "haproxy", "rsync"):
         machine.has(name)
-    machine.has("etcd")
-    assert "which are not here: patroni;" in machine.run("--ha")
+    assert "which are not here: patroni galera-4;" in machine.run("--ha")
     machine.has("patroni")
+    library = machine.policy.parent.parent / "lib/galera/libgalera_smm.so"
+    library.parent.mkdir(parents=True)
+    library.touch()
     assert machine.run("--ha") == ""
 
 

@@ -46,6 +46,15 @@ def test_a_rule_that_does_not_hold_is_named_with_the_line_that_found_out(tmp_pat
     assert "operating.py:" in broken["why"]
 
 
+def test_of_several_urls_each_handle_takes_the_next(tmp_path: Path) -> None:
+    for name in ("scratch.db", "other.db"):
+        copy_migrated_sqlite(tmp_path / name)
+    rule = "definitions_put_together_are_one_job"
+    assert check(tmp_path / "scratch.db", f"sqlite:///{tmp_path}/scratch.db", "--only", rule)[0] == 0
+    code, said = check(tmp_path / "scratch.db", f"sqlite:///{tmp_path}/other.db", "--only", rule)
+    assert (code, "broken  Racing: definitions put together" in said) == (1, True)  # they are no servers of one store
+
+
 def test_a_store_in_use_is_refused(tmp_path: Path) -> None:
     place = tmp_path / "shop.db"
     app = "from cronsensus import Scheduler\ns = Scheduler('sqlite:///shop.db')\ns.job(name='a')(print)\nwith s: pass\n"

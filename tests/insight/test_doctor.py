@@ -109,6 +109,24 @@ def test_what_a_failover_may_lose_is_said_of_a_postgresql(
     assert re.search(words, found.text)
 
 
+@pytest.mark.parametrize(
+    ("servers", "state", "refused", "level", "words"),
+    [
+        (3, "Synced", 0, "ok", "3 servers: a failover loses nothing, while all nodes are led to one"),
+        (3, "Synced", 7, "warn", "7 transactions were refused .* another server was written to"),
+        (2, "Synced", 0, "warn", "2 servers: when one is gone"),
+        (3, "Donor/Desynced", 0, "warn", "is Donor/Desynced, not Synced"),
+    ],
+)
+def test_what_a_failover_may_lose_is_said_of_a_galera_cluster(
+    servers: int, state: str, refused: int, level: str, words: str
+) -> None:
+    described = {"galera_servers": servers, "galera_state": state, "galera_refused": refused}
+    (found,) = store_checks.check_galera(described)
+    assert (found.name, found.level) == ("failover", level)
+    assert re.search(words, found.text)
+
+
 @pytest.mark.parametrize(("free", "level"), [(10 * 2**20, "fail"), (100 * 2**20, "warn"), (10 * 2**30, "ok")])
 def test_check_space_fails_where_little_is_free(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, level: str

@@ -27,6 +27,7 @@ import psutil
 PROGRAMS = {
     "postgres", "initdb", "mariadbd", "mysqld", "redis-server", "redis-check-rdb", "valkey-server", "valkey-check-rdb",
     "pgbouncer", "beam.smp", "erl_child_setup", "inet_gethost", "etcd", "patroni", "pg_basebackup", "pg_rewind",
+    "rsync", "wsrep_sst_rsync", "haproxy",
 }  # fmt: skip
 PATIENCE = 3.0
 """Seconds for a server to leave by itself."""

@@ -23,10 +23,12 @@ _LONGEST = 300
 
 
 @click.command(cls=Command)
-@click.argument("store", metavar="STORE_URL")
+@click.argument("stores", metavar="STORE_URL...", nargs=-1, required=True)
 @click.option("--only", metavar="WORDS", default="", help="Try the rules with these words, as pytest's -k takes them.")
-def store_check(store: str, only: str) -> int:
+def store_check(stores: tuple[str, ...], only: str) -> int:
     """Try each rule that stores promise on the store behind STORE_URL; exit code 1 if one does not hold.
+
+    Several URLs name servers of one cluster that all take writes: each handle takes the next of them.
 
     For a server that nobody has tried: a fork of PostgreSQL or MySQL, a proxy, a hosted database. It takes some
     minutes, and a namespace of its own for each rule; what it writes stays. So name an empty database.
@@ -36,7 +38,7 @@ def store_check(store: str, only: str) -> int:
     """
     if importlib.util.find_spec("pytest") is None:
         raise CommandError("the rules are tests, and pytest is not installed", then="pip install pytest")
-    _refuse_store_in_use(store)
+    _refuse_store_in_use(stores[0])
     from cronsensus.testing.store_check import check_store_at
 
     output = Output.current()
@@ -46,7 +48,7 @@ def store_check(store: str, only: str) -> int:
             output.line(Cell(f"broken  {rule.hazard}: {rule.name}", "red"))
             output.line(f"        {mask(rule.why)[:_LONGEST]}")
 
-    rules = check_store_at(store, only=only, tell=tell)
+    rules = check_store_at(*stores, only=only, tell=tell)
     if not rules:
         raise CommandError(f"no rule has the words {only!r}", then="leave out --only")
     broken = [rule for rule in rules if rule.why]

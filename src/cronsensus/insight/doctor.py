@@ -11,6 +11,7 @@ from cronsensus.insight.store_checks import (
     check_clocks,
     check_durability,
     check_failover,
+    check_galera,
     check_losses,
     check_space,
     check_speed,
@@ -48,6 +49,7 @@ def examine_store(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
     yield check_wake_ups(store, described)
     yield from check_durability(described)
     yield from check_failover(described)
+    yield from check_galera(described)
     for warning in described.get("warnings", ()):
         text, _, then = warning.partition("; ")
         yield Check("server", WARN, text, then)

@@ -33,6 +33,7 @@ _LOSES = {
 _IN_OTHER_CHECKS = {
     "store", "namespace", "schema", "clock", "lease_clock", "busy_timeout", "wake_ups", "synchronous", "bytes",
     "max_connections", "synchronous_commit", "synchronous_standbys", "standbys", "standby_behind_bytes",
+    "galera_servers", "galera_state", "galera_refused",
 }  # fmt: skip
 
 
@@ -190,6 +191,28 @@ def check_failover(described: dict[str, Any]) -> Iterator[Check]:
         )
     else:
         text = "no standby is seen: nothing can take over but what is replicated beneath PostgreSQL"
+        yield Check("failover", OK_LEVEL, text)
+
+
+def check_galera(described: dict[str, Any]) -> Iterator[Check]:
+    """Say of a server of a Galera cluster what a failover loses, and whether others seem to be written to as well."""
+    if (servers := described.get("galera_servers")) is None:
+        return
+    state, refused = described["galera_state"], described["galera_refused"]
+    if state != "Synced":
+        text = f"this server of a Galera cluster is {state}, not Synced: it may be behind, or be parted from the others"
+        yield Check("failover", WARN, text, "have the proxy lead to a server that is Synced")
+    elif refused:
+        text = (
+            f"Galera, {servers} servers, and {refused} transactions were refused here since the start because another "
+            "server was written to: if nodes did, a job may run more often at a time than its concurrency says"
+        )
+        yield Check("failover", WARN, text, "lead all nodes to one server, the others stand by: docs/stores.md")
+    elif servers < 3:
+        text = f"Galera, {servers} server{'' if servers == 1 else 's'}: when one is gone, what is left takes no writes"
+        yield Check("failover", WARN, text, "see why servers are missing; a cluster has three or more")
+    else:
+        text = f"Galera, {servers} servers: a failover loses nothing, while all nodes are led to one of them at a time"
         yield Check("failover", OK_LEVEL, text)
 
 

@@ -52,20 +52,20 @@ class _Listener:
         self.tell(rule)
 
 
-def check_store_at(url: str, *, only: str = "", tell: Callable[[Rule], None] = lambda _: None) -> list[Rule]:
-    """Run the suite on ``url``, each test in namespaces of its own; return each rule, and ``tell`` it when it is known.
+def check_store_at(*urls: str, only: str = "", tell: Callable[[Rule], None] = lambda _: None) -> list[Rule]:
+    """Run the suite on a store, each test in namespaces of its own; return each rule, and ``tell`` it when it is known.
 
     What it writes stays: the tables, and rows in namespaces whose names begin with ``check-``.
 
     Args:
-        url: the store's.
+        urls: the store's; of several, which lead to servers of one cluster, handles take turns.
         only: words of the rules that are tried, as pytest's ``-k`` takes them.
         tell: is called from this thread.
     """
     listener = _Listener(tell)
     words = ["-p", "no:cacheprovider", "-p", "no:terminal", *(["-k", only] if only else [])]
     before = os.environ.get(suite.URL)
-    os.environ[suite.URL] = url
+    os.environ[suite.URL] = "\n".join(urls)
     try:
         # Neither settings nor a conftest of where it is typed have a say.
         with tempfile.TemporaryDirectory() as folder, chdir(folder):

@@ -589,6 +589,24 @@ def test_a_verb_whose_connection_is_closed_before_all_is_sent_is_done_again(open
     assert len({one.id for one in created}) == len(store.occurrences(OccurrenceFilter())) == 40
 
 
+def test_a_server_that_left_its_cluster_is_left_for_the_one_that_a_proxy_leads_to_by_now(open_mysql, monkeypatch):
+    store = open_mysql()
+    work_with(store)
+    parted: list[Any] = []
+    real = driver.BoundedConnection.query
+
+    def query(self, sql, unbuffered=False):
+        if not parted:
+            parted.append(self)
+        if self in parted:
+            raise pymysql.OperationalError(1047, "WSREP has not yet prepared node for application use")
+        return real(self, sql, unbuffered)
+
+    monkeypatch.setattr(driver.BoundedConnection, "query", query)
+    assert store.enqueue([Item(job="job")])[0].created
+    assert len(parted) == 1
+
+
 ERRORS = [
     (1021, "Disk full (/tmp/x); waiting for someone to free some space", StoreFull, "db prune"),
     (1030, "Got error 28 from storage engine", StoreFull, "db prune"),
@@ -599,7 +617,9 @@ ERRORS = [
     (1040, "Too many connections", StoreUnavailable, "raise max_connections"),
     (1153, "Got a packet bigger than 'max_allowed_packet' bytes", StoreUnavailable, "SET GLOBAL max_allowed_packet"),
     (1665, "Cannot execute statement", StoreUnavailable, "binlog_format=ROW or MIXED"),
-    (1047, "WSREP has not yet prepared node", StoreUnavailable, "tried again"),
+    (1047, "WSREP has not yet prepared node", StoreUnavailable, "not part of its cluster"),
+    (1180, "Error while appending (provider status: Not connected)", StoreUnavailable, "could not commit"),
+    (1180, "Got error 28 'No space left on device' during COMMIT", StoreFull, "db prune"),
     (1286, "Unknown storage engine 'InnoDB'", StoreUnavailable, "enable it"),
     (1053, "Server shutdown in progress", StoreUnavailable, "connection was lost"),
     (4031, "The client was disconnected by the server because of inactivity", StoreUnavailable, "connection was lost"),
@@ -636,6 +656,7 @@ def test_a_mistake_of_ours_is_not_explained_away():
     [
         ("mysql://ann@db", "names no database"),
         ("mysql://ann@db/a/b", "names no database"),
+        ("mysql://ann:secret@db1,db2:3306/a", r"ann:\*\*\*@db1,db2.* names several hosts.*; name a proxy"),
         ("mysql://ann:gehe/im@db/shop", "special characters of the password as %XX"),
         ("mysql://ann:geheim@db:33o6/shop", "cannot be read"),
         ("mysql://ann:geheim@db/shop?tiemout=3", "did you mean 'timeout'"),

@@ -1,10 +1,13 @@
 """The suite on the store behind a URL: ``cronsensus store-check`` has pytest collect this file.
 
+Of several URLs, which lead to servers of one store, each handle that a test opens takes the next.
+
 Each test has namespaces of its own, so the tables are made once, and what the test before has left is not seen.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import uuid
 from typing import Any
@@ -14,7 +17,7 @@ from cronsensus.testing.conformance import StoreConformance
 from cronsensus.timing.clock import Clock
 
 URL = "CRONSENSUS_STORE_CHECK_URL"
-"""The variable that names the store: with its password, so it is no argument of a command."""
+"""The variable that names the store: with its password, so it is no argument of a command. One URL a line."""
 _DRIVERS = {"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg"}
 _DRIVERS |= {"mysql": "mysql+pymysql", "mariadb": "mysql+pymysql", "sqlite": "sqlite"}
 
@@ -26,6 +29,8 @@ class TestStoreAtUrl(StoreConformance):
         """Choose namespaces that nobody has used."""
         super().setup_method()
         self._own = f"check-{uuid.uuid4().hex[:12]}"
+        self._urls = os.environ[URL].splitlines()
+        self._next_url = itertools.cycle(self._urls)
 
     def namespace_of(self, name: str) -> str:
         """Return the namespace of this test that stands for ``name``."""
@@ -33,13 +38,22 @@ class TestStoreAtUrl(StoreConformance):
 
     def make_store(self, clock: Clock, namespace: str = "default") -> Store:
         """Open a handle."""
-        return open_store(os.environ[URL], namespace=self.namespace_of(namespace), clock=clock)
+        return open_store(next(self._next_url), namespace=self.namespace_of(namespace), clock=clock)
+
+    def sibling(self) -> Store:
+        """Open a second handle on the store in use; of several URLs at the next one."""
+        if len(self._urls) == 1:
+            return super().sibling()
+        store = open_store(next(self._next_url), namespace=self.store.namespace, clock=self.clock)
+        self._opened.append(store)
+        return store
 
     def make_connection(self) -> Any:
         """Open a connection as a user does, by the parts of the URL that a driver knows."""
         from sqlalchemy import NullPool, create_engine, make_url
 
-        url, scheme = os.environ[URL], os.environ[URL].partition(":")[0]
+        url = self._urls[0]
+        scheme = url.partition(":")[0]
         if scheme.startswith("postgres"):
             import psycopg
 

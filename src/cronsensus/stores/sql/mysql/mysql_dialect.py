@@ -13,7 +13,7 @@ from cronsensus.errors import CronsensusError
 from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.dialect import Dialect, Reading
 from cronsensus.stores.sql.mysql import mysql_errors, mysql_presence, packets
-from cronsensus.stores.sql.mysql.mysql_driver import BoundedConnection, run_text
+from cronsensus.stores.sql.mysql.mysql_driver import BoundedConnection, is_in_galera, run_text
 from cronsensus.stores.sql.mysql.mysql_url import MysqlUrl
 from cronsensus.stores.sql.mysql.packets import CLOCK, MOST_CHARACTERS, OUT_OF_RANGE, Part
 from cronsensus.stores.sql.queries import Query, queries_of
@@ -254,7 +254,7 @@ class MysqlDialect(Dialect):
                 "innodb_flush_log_at_trx_commit", "sync_binlog", "binlog_format", "max_connections", "read_only"
             ),
             "encrypted": bool(dict(cast("Any", run_text(driver, "SHOW STATUS LIKE 'Ssl_cipher'"))).get("Ssl_cipher")),
-            "several_primaries": _is_on(variables("wsrep_on").get("wsrep_on")),
+            **_describe_galera(driver),
             "timeout": self.url.timeout,
             "clock": clock,
             "lease_clock": clock,
@@ -263,8 +263,19 @@ class MysqlDialect(Dialect):
         }
 
 
-def _is_on(value: object) -> bool:
-    return str(value).upper() in {"ON", "1"}
+def _describe_galera(driver: BoundedConnection) -> dict[str, Any]:
+    """Return what a server says of its Galera cluster; nothing where it is in none.
+
+    What was refused is counted since the server started: transactions of anybody's here that met one of another server.
+    """
+    if not is_in_galera(driver):
+        return {}
+    said = dict(cast("Any", run_text(driver, "SHOW GLOBAL STATUS LIKE 'wsrep_%'")))
+    return {
+        "galera_servers": int(said["wsrep_cluster_size"]),
+        "galera_state": said["wsrep_local_state_comment"],
+        "galera_refused": int(said["wsrep_local_cert_failures"]) + int(said["wsrep_local_bf_aborts"]),
+    }
 
 
 def driver_of(connection: Connection) -> BoundedConnection:

@@ -183,6 +183,22 @@ def open_connection(url: MysqlUrl, *, patience: float | None = None) -> BoundedC
     return driver
 
 
+def is_in_galera(driver: BoundedConnection) -> bool:
+    """Whether the server is one of a Galera cluster."""
+    return run_text(driver, "SHOW GLOBAL VARIABLES LIKE 'wsrep_on'") == (("wsrep_on", "ON"),)
+
+
+def _catch_up(driver: BoundedConnection) -> None:
+    """Wait until a server of a Galera cluster has carried out all that the others acknowledged so far.
+
+    A proxy may have led here in place of a server that is gone. What that one acknowledged last is certified here, and
+    may not be written yet. From now on this server is the one that is written to, so no statement needs to wait again.
+    """
+    run_text(driver, "SET SESSION wsrep_sync_wait = 1")
+    run_text(driver, "SELECT 1")
+    run_text(driver, "SET SESSION wsrep_sync_wait = DEFAULT")
+
+
 def open_for_jobs(url: MysqlUrl) -> BoundedConnection:
     """Open a connection for the code of jobs: with the server's own settings, as that code expects them.
 
@@ -238,6 +254,8 @@ def _connect_driver(url: MysqlUrl, flags: int) -> BoundedConnection:
         raise
     try:
         _refuse_old(driver, url)
+        if is_in_galera(driver):
+            _catch_up(driver)
     except BaseException:
         driver.close()
         raise

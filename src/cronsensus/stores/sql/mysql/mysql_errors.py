@@ -26,6 +26,7 @@ _TRY_AGAIN = {ER.LOCK_DEADLOCK, 1020, 1412}  # changed since it was read: a row;
 _NO_SPACE = {ER.DISK_FULL, ER.RECORD_FILE_FULL}
 _NO_SPACE_TEXTS = ("No space left on device", "Got error 28 from storage engine", "(Errcode: 28 ", "error: 28 ")
 
+_PARTED, _NO_COMMIT = 1047, 1180
 _CUT = {
     CR.CR_SERVER_GONE_ERROR,
     CR.CR_SERVER_LOST,
@@ -37,6 +38,7 @@ _CUT = {
     1161,
     1927,  # it was ended by KILL (MariaDB); MySQL says "server lost"
     4031,  # it lay idle for too long (MySQL)
+    _PARTED,  # Galera: this server is parted from its cluster; another one may be behind the same address
 }
 _NO_CONNECTION = {CR.CR_CONNECTION_ERROR, CR.CR_CONN_HOST_ERROR, CR.CR_UNKNOWN_HOST}
 _REFUSED = {ER.ACCESS_DENIED_ERROR, 1698}
@@ -102,6 +104,8 @@ def translate_error(error: BaseException, url: MysqlUrl) -> CronsensusError | No
     code, answer = code_of(error), mask(_text_of(error), secrets=url.secrets)
     if code in _NO_CONNECTION:
         return _not_reached(answer, url)
+    if code == _PARTED:
+        return StoreUnavailable(f"{url.where} is not part of its cluster just now ({answer}); it is tried again")
     if is_cut(error):
         return StoreUnavailable(
             f"{url.where}: the connection was lost ({answer or 'it is closed'}); it is tried again. Look: {url.client}"
@@ -158,6 +162,8 @@ def _of_state(code: int, answer: str, url: MysqlUrl) -> StoreError | None:
             f"{where}: the server's disk is full ({answer}); free some space there, or keep less: cronsensus db prune. "
             "Nothing was half written"
         )
+    if code == _NO_COMMIT:
+        return StoreUnavailable(f"{where} could not commit ({answer}); it is tried again. Look: {url.client}")
     if code in _READ_ONLY:
         return StoreReadOnly(
             f"{where} can be read but not written ({answer}): it is a replica, or read-only by setting; "
@@ -188,8 +194,6 @@ def _of_settings(code: int, answer: str, url: MysqlUrl) -> StoreError | None:
             f"{where}: the server's binlog_format=STATEMENT cannot record transactions at READ COMMITTED ({answer}); "
             "set binlog_format=ROW or MIXED in its configuration"
         )
-    if code == 1047:
-        return StoreUnavailable(f"{where} is not part of its cluster just now ({answer}); it is tried again")
     if code in {ER.UNKNOWN_STORAGE_ENGINE, ER.FEATURE_DISABLED}:
         return StoreRefused(
             f"{where}: the server runs without InnoDB ({answer}), and nothing else there has transactions; "

@@ -78,13 +78,19 @@ def read_url(url: str) -> MysqlUrl:
     head, _, query = url.partition("?")
     try:
         parts = urlsplit(head)
-        host, port = parts.hostname, parts.port
+        several = "," in parts.netloc.rpartition("@")[2]
+        host, port = parts.hostname, None if several else parts.port
     except ValueError:
         # What is said of it may hold the password.
         raise InvalidOption(
             f"the URL {mask(head)} cannot be read; write mysql://user:password@host:3306/database, "
             "with special characters of the password as %XX"
         ) from None
+    if several:
+        raise InvalidOption(
+            f"the URL {mask(head)} names several hosts, and of MySQL and MariaDB one server may be written to at "
+            "a time; name a proxy that leads to it (docs/stores.md, Failovers)"
+        )
     database = unquote(parts.path.removeprefix("/"))
     if not database or "/" in database or parts.fragment:
         raise InvalidOption(

@@ -75,6 +75,12 @@ cronsensus_sessions AS s ON s.namespace = :space AND s.id = held.session
 LATERAL (SELECT one.* FROM cronsensus_sessions AS one
     WHERE one.namespace = :space AND one.id = held.session LIMIT 1) AS s ON TRUE
 
+-- part: of_partition
+j.id % :of = :place
+
+-- part: of_partition [mysql]
+floor(mod(j.id * 0.6180339887498949, 1) * :of) = :place
+
 -- part: definition
 j.revision, j.digest, j.defined_at
 
@@ -83,7 +89,7 @@ SELECT j.id, j.name, {part: definition}, j.watermark, j.wake_at, j.pause_ended_a
     (SELECT count(*) FROM cronsensus_occurrences AS o {index: serial}
         WHERE o.job_id = j.id AND o.serial = 1 AND o.finished_at IS NULL) AS active
 FROM cronsensus_jobs AS j
-WHERE j.namespace = :space AND j.wake_at <= :until AND j.id % :of = :place
+WHERE j.namespace = :space AND j.wake_at <= :until AND {part: of_partition}
 
 -- name: look
 -- types: now bigint, never bigint
@@ -93,7 +99,7 @@ SELECT seen.*, watched.*
 FROM (
     SELECT {part: now} AS asked,
         (SELECT count(*) FROM (SELECT j.wake_at FROM cronsensus_jobs AS j
-            WHERE j.namespace = :space AND j.wake_at <= {part: now} + :ahead AND j.id % :of = :place
+            WHERE j.namespace = :space AND j.wake_at <= {part: now} + :ahead AND {part: of_partition}
             ORDER BY j.wake_at LIMIT :most) AS listed) AS listed_jobs,
         (SELECT j.wake_at FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.wake_at > {part: now} + :ahead
             ORDER BY j.wake_at LIMIT 1) AS next_job,
@@ -115,7 +121,7 @@ LEFT JOIN (
 ORDER BY watched.number;
 
 -- name: due_jobs
--- Read the jobs that are due, those that have been so for longest first. Race: a job is fired after the look that counted it; then this finds less, and the look is made again.
+-- Read the jobs that are due, those that have been so for longest first. MySQL may number by steps (Galera, group replication), which the golden ratio spreads over partitions and a remainder does not. Race: a job is fired after the look that counted it; then this finds less, and the look is made again.
 {part: due} ORDER BY j.wake_at, j.id LIMIT :size;
 
 -- name: newest_due_jobs
