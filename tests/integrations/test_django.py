@@ -76,7 +76,7 @@ def test_a_projects_own_tests_enqueue_in_the_database_of_the_test(
     url = None if kind == "sqlite" else request.getfixturevalue(f"django_{kind}_url")
     project = Project(tmp_path / f"p{os.getpid()}", url)
     for how in ([], ["--parallel", "2"]):  # the second time, the first one's database must be gone
-        assert "Ran 4 tests" in project.manage("test", "--noinput", *how).stderr
+        assert "Ran 5 tests" in project.manage("test", "--noinput", *how).stderr
     if kind == "sqlite":
         with closing(sqlite3.connect(project.folder / "shop.sqlite3")) as connection:
             found = connection.execute("SELECT name FROM sqlite_master").fetchall()

@@ -7,6 +7,7 @@ from datetime import date, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any
 
 from cronsensus.audit import audit
+from cronsensus.declared.declarations import name_of
 from cronsensus.insight.ledger import ledger_page
 from cronsensus.insight.why import Why, explain_time
 from cronsensus.model.job import JobView
@@ -22,11 +23,6 @@ if TYPE_CHECKING:
 _DAY = timedelta(days=1)
 _SHOWN_DAYS = timedelta(days=8)
 _SHOWN_LINES = 6
-
-
-def name_of(job: Any) -> str:
-    """Return the name of a job, or of what is one already."""
-    return job if isinstance(job, str) else job.name
 
 
 class Assertions:

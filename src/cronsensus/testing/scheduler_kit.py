@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 from unittest.mock import patch
 
+from cronsensus.declared.declarations import name_of
 from cronsensus.lifecycle.lifecycle import LAST_EVENTS
 from cronsensus.lock.waiter import Waiter
 from cronsensus.lock.worker_pool import acting_inline
@@ -17,7 +18,7 @@ from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.node.executors.base import Call
 from cronsensus.stores.base import Store
-from cronsensus.testing.assertions import Assertions, name_of
+from cronsensus.testing.assertions import Assertions
 from cronsensus.testing.captured_alerts import CapturedAlerts
 from cronsensus.testing.crashes import Crashes
 from cronsensus.testing.hand_executor import Died

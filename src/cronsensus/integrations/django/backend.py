@@ -89,6 +89,11 @@ class CronTask(Task):
             declare_task(self, trigger, self.policies)
 
     @property
+    def job_name(self) -> str:
+        """Return the name of its job: its path. Its ``name`` is Django's, the function's alone."""
+        return str(self.module_path)
+
+    @property
     def policies(self) -> dict[str, Any]:
         """Return what was given of a job's policies."""
         found = {name: getattr(self, name) for name in PolicyOptions.__annotations__ if name != "priority"}
