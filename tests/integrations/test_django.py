@@ -49,6 +49,7 @@ def test_the_admin_shows_jobs_and_runs_and_acts_with_a_reason(
         seen = project.shell("in_the_admin")
     assert seen["pages"] == [200] * 8
     assert (seen["error"], seen["state"]) == (True, "cancelled")
+    assert seen["attempts"] == [["1", "failed"]]
     no_reason, *said, twice = [texts[0] if texts else "" for texts in seen["said"]]
     assert "a pause needs a reason" in no_reason
     assert said == ["Paused: 1", "", "Resumed: 1", "Run now: 1", "Retried: 1", "Cancelled: 1"]
@@ -98,6 +99,20 @@ def test_the_system_check_says_what_is_wrong(tmp_path: Path) -> None:
         project.database["NAME"], project.options = name, options
         with pytest.raises(AssertionError, match=code):
             project.manage("check")
+
+
+def test_the_system_check_misses_the_app_that_a_backend_is_of(tmp_path: Path) -> None:
+    project = Project(tmp_path / "p")
+    with (project.folder / "settings.py").open("a") as settings:
+        settings.write('\nINSTALLED_APPS.remove("cronsensus.integrations.django")\n')
+    assert "cronsensus.E004" in project.manage("check", code=1).stderr
+
+
+def test_a_model_as_an_argument_and_tables_that_are_not_there_are_refused_with_what_to_write(tmp_path: Path) -> None:
+    of_json, of_tables = Project(tmp_path / "p").shell("careless_calls")
+    assert of_json.startswith("TypeError: shop.tasks.send_invoice: ")
+    assert "of a model its pk" in of_json
+    assert "python manage.py migrate" in of_tables
 
 
 def test_a_task_that_is_tried_again_has_not_finished(tmp_path: Path) -> None:
