@@ -1,6 +1,7 @@
 """A project of Django's, in real processes: its tasks, its transactions, its own tests."""
 
 import os
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -109,9 +110,10 @@ def test_the_system_check_misses_the_app_that_a_backend_is_of(tmp_path: Path) ->
 
 
 def test_a_model_as_an_argument_and_tables_that_are_not_there_are_refused_with_what_to_write(tmp_path: Path) -> None:
-    of_json, of_tables = Project(tmp_path / "p").shell("careless_calls")
+    of_json, of_arity, of_tables = Project(tmp_path / "p").shell("careless_calls")
     assert of_json.startswith("TypeError: shop.tasks.send_invoice: ")
     assert "of a model its pk" in of_json
+    assert re.search(r"shop/tasks\.py:\d+\) cannot be called like that", of_arity)
     assert "python manage.py migrate" in of_tables
 
 

@@ -194,10 +194,10 @@ def verbs_in_atomic():
 
 def careless_calls():
     said = []
-    for argument in (Order(pk=1), 1):  # no migrate has made the tables
+    for arguments in ((Order(pk=1),), (), (1,)):  # no migrate has made the tables
         try:
             with transaction.atomic():
-                tasks.send_invoice.enqueue(argument)
+                tasks.send_invoice.enqueue(*arguments)
         except Exception as error:  # noqa: BLE001 - its words are what is asked for
             said.append(f"{type(error).__name__}: {error}")
     print(json.dumps(said))

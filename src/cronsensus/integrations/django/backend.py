@@ -340,6 +340,7 @@ def _runner_of(task: Task) -> Callable[..., Any]:
     if task.takes_context:
         signature = signature.replace(parameters=list(signature.parameters.values())[1:])
     made.__signature__ = signature  # type: ignore[attr-defined]
+    made.stands_for = function  # type: ignore[attr-defined]
     return made
 
 
