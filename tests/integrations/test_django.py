@@ -1,6 +1,7 @@
 """A project of Django's, in real processes: its tasks, its transactions, its own tests."""
 
 import os
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -49,6 +50,7 @@ def test_the_admin_shows_jobs_and_runs_and_acts_with_a_reason(
         seen = project.shell("in_the_admin")
     assert seen["pages"] == [200] * 8
     assert (seen["error"], seen["state"]) == (True, "cancelled")
+    assert seen["attempts"] == [["1", "failed"]]
     no_reason, *said, twice = [texts[0] if texts else "" for texts in seen["said"]]
     assert "a pause needs a reason" in no_reason
     assert said == ["Paused: 1", "", "Resumed: 1", "Run now: 1", "Retried: 1", "Cancelled: 1"]
@@ -76,7 +78,7 @@ def test_a_projects_own_tests_enqueue_in_the_database_of_the_test(
     url = None if kind == "sqlite" else request.getfixturevalue(f"django_{kind}_url")
     project = Project(tmp_path / f"p{os.getpid()}", url)
     for how in ([], ["--parallel", "2"]):  # the second time, the first one's database must be gone
-        assert "Ran 4 tests" in project.manage("test", "--noinput", *how).stderr
+        assert "Ran 5 tests" in project.manage("test", "--noinput", *how).stderr
     if kind == "sqlite":
         with closing(sqlite3.connect(project.folder / "shop.sqlite3")) as connection:
             found = connection.execute("SELECT name FROM sqlite_master").fetchall()
@@ -98,6 +100,23 @@ def test_the_system_check_says_what_is_wrong(tmp_path: Path) -> None:
         project.database["NAME"], project.options = name, options
         with pytest.raises(AssertionError, match=code):
             project.manage("check")
+
+
+def test_the_system_check_misses_the_app_that_a_backend_is_of(tmp_path: Path) -> None:
+    project = Project(tmp_path / "p")
+    with (project.folder / "settings.py").open("a") as settings:
+        settings.write('\nINSTALLED_APPS.remove("cronsensus.integrations.django")\n')
+    # Django 6 has its check of tasks only where something imports tasks before.
+    code = "import shop.tasks; from django.core.management import call_command; call_command('check')"
+    assert "cronsensus.E004" in project.manage("shell", "-c", code, code=1).stderr
+
+
+def test_a_model_as_an_argument_and_tables_that_are_not_there_are_refused_with_what_to_write(tmp_path: Path) -> None:
+    of_json, of_arity, of_tables = Project(tmp_path / "p").shell("careless_calls")
+    assert of_json.startswith("TypeError: shop.tasks.send_invoice: ")
+    assert "of a model its pk" in of_json
+    assert re.search(r"shop/tasks\.py:\d+\) cannot be called like that", of_arity)
+    assert "python manage.py migrate" in of_tables
 
 
 def test_a_task_that_is_tried_again_has_not_finished(tmp_path: Path) -> None:

@@ -115,3 +115,14 @@ def test_a_node_whose_clock_is_wrong_runs_nothing_early_late_or_twice(scheduler:
         for day in (1, 2, 3):
             shop.assert_ran_once(nightly, on=f"2027-01-0{day}")
         shop.check()
+
+
+def test_a_misspelt_job_and_a_time_as_a_duration_are_refused_with_what_to_write(scheduler: Scheduler) -> None:
+    scheduler.job(cron("0 3 * * *"), name="nightly")(lambda: None)
+    with kit(scheduler, start="2027-01-01 02:00") as shop:
+        assert not shop.attempts("nightly")
+        for ask in (shop.attempts, shop.runs, shop.enqueued):
+            with pytest.raises(AssertionError, match="no job 'nihgtly'; it has nightly"):
+                ask("nihgtly")
+        with pytest.raises(TypeError, match=r"travel\(to='2027-01-02 00:00'\)"):
+            shop.travel("2027-01-02 00:00")

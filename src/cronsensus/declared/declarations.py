@@ -318,7 +318,11 @@ def _two(name: str, first: Function, second: Function) -> str:
 
 
 class Named(Protocol):
-    """Something with a job's name: a ``Job``, a ``JobSpec``."""
+    """Something with a job's name: a ``Job``, a ``JobSpec``.
+
+    An object of another program that is a job under another name than its own (a task of Django's) has it as
+    ``job_name``.
+    """
 
     @property
     def name(self) -> str:
@@ -331,7 +335,7 @@ def name_of(job: str | Named) -> str:
     Raises:
         InvalidOption: ``job`` is something else.
     """
-    name = job if isinstance(job, str) else getattr(job, "name", None)
+    name = job if isinstance(job, str) else getattr(job, "job_name", None) or getattr(job, "name", None)
     if not isinstance(name, str):
         raise InvalidOption(f"{job!r} is neither a job nor a job's name; declare it with @scheduler.job(…) first")
     return name

@@ -189,6 +189,8 @@ def _called(function: Callable[..., Any]) -> str:
 
 
 def _place(function: Callable[..., Any]) -> str:
+    # What an integration calls in the place of a user's function (a task of Django's) names that one.
+    function = getattr(function, "stands_for", function)
     code = getattr(function, "__code__", None) or getattr(getattr(type(function), "__call__", None), "__code__", None)  # noqa: B004
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else repr(function)
 

@@ -96,7 +96,8 @@ class OpenedStore:
                     self._store = open_store(settings.url, namespace=settings.namespace, clock=clock)
                 self._place = (settings.url, settings.namespace)
                 self._migrated = False
-                if self._warns_of_memory and self._store.capabilities.clock == "process":
+                in_memory = self._store.capabilities.clock == "process"
+                if self._warns_of_memory and in_memory and not self.is_swapped:
                     _log.warning(
                         "this process was forked, and memory:// is not shared with other processes: each worker has "
                         "jobs, runs and locks of its own; give them one store, such as sqlite:///cronsensus.db"

@@ -7,6 +7,7 @@ from datetime import date, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any
 
 from cronsensus.audit import audit
+from cronsensus.declared.declarations import name_of
 from cronsensus.insight.ledger import ledger_page
 from cronsensus.insight.why import Why, explain_time
 from cronsensus.model.job import JobView
@@ -22,11 +23,6 @@ if TYPE_CHECKING:
 _DAY = timedelta(days=1)
 _SHOWN_DAYS = timedelta(days=8)
 _SHOWN_LINES = 6
-
-
-def name_of(job: Any) -> str:
-    """Return the name of a job, or of what is one already."""
-    return job if isinstance(job, str) else job.name
 
 
 class Assertions:
@@ -56,7 +52,9 @@ class Assertions:
     def runs(self, job: Any = None) -> list[Occurrence]:
         """Return the runs of one job or of all, whatever became of them, the oldest first."""
         where = OccurrenceFilter(job=None if job is None else name_of(job))
-        return self.store.occurrences(where, limit=10_000, newest_first=False)
+        found = self.store.occurrences(where, limit=10_000, newest_first=False)
+        self._require_job(job, found)
+        return found
 
     def assert_ran_once(self, job: Any, *, on: date | str | None = None) -> Occurrence:
         """Fail unless exactly one run of a job has succeeded; return it.
@@ -129,6 +127,12 @@ class Assertions:
                 f"(kit.runs({job!r}), assert_verdict, handle.result()), or say allow_failures=True"
             )
             raise self._failure(job, head, unseen)
+
+    def _require_job(self, job: Any, found: Sequence[object]) -> None:
+        """Fail if nothing was found of a job because there is none: a misspelt name would pass as "it did not run"."""
+        __tracebackhide__ = True
+        if job is not None and not found:
+            self._view(job)
 
     def _view(self, job: Any) -> JobView:
         view = self.store.job(name_of(job))

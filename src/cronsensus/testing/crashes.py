@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+from cronsensus.declared.declarations import name_of
 from cronsensus.run import current_run
-from cronsensus.testing.assertions import name_of
 
 if TYPE_CHECKING:
     from cronsensus.node.executors.base import Call

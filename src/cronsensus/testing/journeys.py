@@ -128,6 +128,8 @@ class Journeys:
             raise TypeError('travel("36h"), or travel(to="2027-03-29 00:00")')
         if current_run() is not None or self._depth:
             raise AssertionError("travel() in a job, or twice at once: the job is called by a travel; let it sleep")
+        if isinstance(by, str) and by.count("-") > 1:
+            raise TypeError(f"travel({by!r}): that is a time and no duration; write travel(to={by!r})")
         if to is not None:
             until = self.clock.micros_of(self.read_instant(to))
         else:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 from unittest.mock import patch
 
+from cronsensus.declared.declarations import name_of
 from cronsensus.lifecycle.lifecycle import LAST_EVENTS
 from cronsensus.lock.waiter import Waiter
 from cronsensus.lock.worker_pool import acting_inline
@@ -17,7 +18,7 @@ from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.node.executors.base import Call
 from cronsensus.stores.base import Store
-from cronsensus.testing.assertions import Assertions, name_of
+from cronsensus.testing.assertions import Assertions
 from cronsensus.testing.captured_alerts import CapturedAlerts
 from cronsensus.testing.crashes import Crashes
 from cronsensus.testing.hand_executor import Died
@@ -232,6 +233,7 @@ class Kit(Assertions, Crashes, Journeys):
         name = None if job is None else name_of(job)
         found = [one for one in self._records if name is None or one.job == name]
         self.looked_at.update(one.run for one in found)
+        self._require_job(job, found)
         return found
 
     @property
@@ -249,7 +251,9 @@ class Kit(Assertions, Crashes, Journeys):
     def enqueued(self, job: Any = None) -> list[Occurrence]:
         """Return the runs that wait, of one job or of all, the oldest first: with ``args``, ``key``, ``due_at``."""
         where = OccurrenceFilter(job=None if job is None else name_of(job), states=(State.PENDING,))
-        return self.store.occurrences(where, limit=10_000, newest_first=False)
+        found = self.store.occurrences(where, limit=10_000, newest_first=False)
+        self._require_job(job, found)
+        return found
 
     def read_instant(self, time: datetime | str, job: Any = None) -> datetime:
         """Return what a test means by a time: text without an offset is of the job's zone, or of ``tz``."""

@@ -1,7 +1,7 @@
 """A project's own tests with the kit: tasks run on the test's thread, in its transaction, at a time that it moves."""
 
 from django.db import connection
-from django.test import TestCase
+from django.test import SimpleTestCase, TestCase
 from django.test.utils import CaptureQueriesContext
 from shop import tasks
 from shop.models import Order
@@ -29,9 +29,18 @@ class WithTheKit(TestCase):
             tasks.double.enqueue(4)
             self.kit.travel("5s")
         assert not [one["sql"] for one in queries if "cronsensus" in one["sql"]]
-        assert [one.job for one in self.kit.attempts("shop.tasks.double")] == ["shop.tasks.double"]
-        assert len(self.kit.attempts("shop.tasks.tick")) >= 5
+        assert [one.job for one in self.kit.attempts(tasks.double)] == ["shop.tasks.double"]
+        self.kit.assert_ran_once(tasks.double)
+        assert len(self.kit.attempts(tasks.tick)) >= 5
 
     def test_nothing_of_an_earlier_test_is_left(self):
         assert not self.kit.runs("shop.tasks.double")
         assert Order.objects.count() == 0
+
+
+class WithoutADatabase(SimpleTestCase):
+    def test_the_kit_needs_none(self):
+        with kit(scheduler) as shop:
+            tasks.double.enqueue(4)
+            shop.run_due()
+            shop.assert_ran_once(tasks.double)

@@ -218,7 +218,7 @@ class RunAdmin(_ReadOnly):
     actions = ("retry", "cancel")
     fields = readonly_fields = (
         "job", "key", "origin", "state", "reason", "nominal", "started", "finished", "took", "attempt", "node",
-        "payload", "result", "failure",
+        "payload", "result", "failure", "attempts",
     )  # fmt: skip
 
     def get_search_results(self, request: Any, queryset: Any, search_term: str) -> tuple[Any, bool]:  # noqa: ARG002
@@ -279,6 +279,19 @@ class RunAdmin(_ReadOnly):
         return (
             "-" if error is None else format_html("<pre>{}</pre>", error.traceback or f"{error.type}: {error.message}")
         )
+
+    @admin.display(description="attempts")
+    def attempts(self, run: Any) -> Any:
+        """Return each attempt with its node and how it ended: whose crash the last one took over."""
+        lines = (
+            ", ".join(
+                filter(
+                    None, (f"{one.attempt}: {_local(one.started_at)}", one.node, str(one.end or "running"), one.reason)
+                )
+            )
+            for one in find_scheduler().store.runs(run.pk)
+        )
+        return format_html("<pre>{}</pre>", "\n".join(lines) or "-")
 
     @admin.action(description="Retry", permissions=["retry"])
     def retry(self, request: Any, chosen: Any) -> None:

@@ -20,6 +20,7 @@ from django.db import connections
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
+from cronsensus.errors import StoreBusy
 from cronsensus.integrations.django.checks import find_faults
 from cronsensus.integrations.django.options import read_options
 from cronsensus.integrations.django.project import find_scheduler, let_go_in_tests, require_test_database
@@ -89,6 +90,11 @@ class CronTask(Task):
             declare_task(self, trigger, self.policies)
 
     @property
+    def job_name(self) -> str:
+        """Return the name of its job: its path. Its ``name`` is Django's, the function's alone."""
+        return str(self.module_path)
+
+    @property
     def policies(self) -> dict[str, Any]:
         """Return what was given of a job's policies."""
         found = {name: getattr(self, name) for name in PolicyOptions.__annotations__ if name != "priority"}
@@ -156,19 +162,37 @@ class Backend(BaseTaskBackend):
 
         Raises:
             InvalidTask: as Django says it.
+            TypeError: an argument is nothing that JSON has.
+            ImproperlyConfigured: inside ``atomic`` of a database of SQLite's without the tables.
         """
         self.validate_task(task)
         require_test_database()
         policies = task.policies if isinstance(task, CronTask) else {}
         job = declare_task(task, None, policies)
-        args, kwargs = normalize_json(args), normalize_json(kwargs)
+        try:
+            args, kwargs = normalize_json(args), normalize_json(kwargs)
+        except TypeError as error:
+            raise TypeError(
+                f"{task.module_path}: {error}; give what JSON has: of a model its pk, of a date text"
+            ) from None
         options: dict[str, Any] = {"priority": task.priority}
         if task.run_after is not None:
             options["at"] = _aware(task.run_after)
         call = job.options(**options)
         connection = self._shared_connection()
         begun = timezone.now()
-        handle = call.enqueue(*args, **kwargs) if connection is None else call.enqueue_in(connection, *args, **kwargs)
+        try:
+            handle = (
+                call.enqueue(*args, **kwargs) if connection is None else call.enqueue_in(connection, *args, **kwargs)
+            )
+        except StoreBusy as error:
+            if connection is None or "cronsensus_schema" in connection.introspection.table_names():
+                raise
+            # Making the tables waited for the lock of this very transaction.
+            raise ImproperlyConfigured(
+                f"DATABASES[{connection.alias!r}] has no tables of cronsensus, and inside atomic none can be made; "
+                "run: python manage.py migrate"
+            ) from error
         let_go_in_tests()
         result = _make_result(
             task, handle.key, args=args, kwargs=kwargs, enqueued_at=handle.created_at or begun, alias=self.alias
@@ -316,6 +340,7 @@ def _runner_of(task: Task) -> Callable[..., Any]:
     if task.takes_context:
         signature = signature.replace(parameters=list(signature.parameters.values())[1:])
     made.__signature__ = signature  # type: ignore[attr-defined]
+    made.stands_for = function  # type: ignore[attr-defined]
     return made
 
 

@@ -22,6 +22,13 @@ def find_faults(queues: Collection[str]) -> list[CheckMessage]:
     Args:
         queues: of the backend; nodes run those of all.
     """
+    if not apps.is_installed("cronsensus.integrations.django"):
+        return [
+            Error(
+                "tasks go to cronsensus, whose app is not installed: no tables, no manage.py cronsensus, so no node",
+                hint='INSTALLED_APPS += ["cronsensus.integrations.django"]', id="cronsensus.E004",
+            )
+        ]  # fmt: skip
     try:
         options = read_options()
     except ImproperlyConfigured as error:

@@ -81,17 +81,26 @@ def empty_store(alias: str) -> None:
 
 
 def require_test_database() -> None:
-    """Refuse to enqueue in a test whose runner has made no database for the store: it would be the project's own.
+    """Refuse to enqueue in a test that has no database for the store: it would be the project's own.
+
+    A test with the kit needs none.
 
     Raises:
-        ImproperlyConfigured: says what to write.
+        ImproperlyConfigured: the runner has made none; says what to write.
+        AssertionError: this test case may not use it; Django's own, as for a query.
     """
     options = read_options()
-    if options.url is None and is_in_tests() and url_of(options.database) == _url_when_ready:
+    if options.url is not None or not is_in_tests() or find_scheduler()._opened.is_swapped:  # noqa: SLF001 - our room
+        return
+    if url_of(options.database) == _url_when_ready:
+        aliases = ", ".join(repr(alias) for alias in dict.fromkeys(("default", options.database)))
         raise ImproperlyConfigured(
             f"DATABASES[{options.database!r}] is no database of these tests; use TestCase or TransactionTestCase with "
-            f"databases = {{'default', {options.database!r}}}"
+            f"databases = {{{aliases}}}"
         )
+    connect: Any = connections[options.database].connect
+    if hasattr(connect, "wrapped"):  # what Django puts there in a test case that may not use it; it only raises
+        connect()
 
 
 def let_go_in_tests() -> None:
