@@ -336,8 +336,8 @@ def test_a_row_that_stays_locked_is_not_waited_for_for_ever(open_mysql, mysql_ur
     with somebody_else(mysql_url) as cursor:
         cursor.execute("SELECT 1 FROM cronsensus_jobs FOR UPDATE")
         with pytest.raises(StoreBusy, match=r"held a lock for longer than 1 s.*SHOW ENGINE INNODB STATUS"):
-            store.enqueue([Item(job="job")])
-    assert store.enqueue([Item(job="job")])[0].created
+            store.pause("job", by="ann", why="")
+    assert store.pause("job", by="ann", why="")
 
 
 def test_a_row_that_comes_free_in_time_is_waited_for_again(open_mysql, mysql_url):
@@ -408,7 +408,7 @@ def test_transaction_left_idle_blocks_no_other(open_mysql):
     work_with(stopped)
     with pytest.raises(StoreUnavailable), stopped._write_transaction() as tx:  # noqa: PT012 - the end of the block is the point
         tx.connection.execute_text("SELECT 1 FROM cronsensus_jobs FOR UPDATE")
-        assert other.enqueue([Item(job="job")])[0].created  # waits for less than its patience
+        assert other.pause("job", by="ann", why="")  # waits for less than its patience
         tx.connection.execute_text("SELECT 1")
 
 
