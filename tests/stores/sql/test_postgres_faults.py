@@ -171,8 +171,8 @@ def test_a_row_that_stays_locked_is_not_waited_for_for_ever(open_postgres, postg
     with psycopg.connect(postgres_url.partition("?")[0]) as other:
         other.execute(f"SELECT 1 FROM {store._url.schema}.cronsensus_jobs FOR UPDATE")
         with pytest.raises(StoreBusy, match=r"held a lock for longer than 0\.2 s.*pg_stat_activity"):
-            store.enqueue([Item(job="job")])
-    assert store.enqueue([Item(job="job")])[0].created
+            store.pause("job", by="ann", why="")
+    assert store.pause("job", by="ann", why="")
 
 
 def test_a_statement_that_takes_too_long_is_cancelled(open_postgres):
@@ -189,7 +189,7 @@ def test_transaction_left_idle_blocks_no_other(open_postgres):
     said = "stood still in a transaction"
     with pytest.raises(TryAgain, match=said), stopped._write_transaction() as tx:  # noqa: PT012 - the end of the block is the point
         tx.connection.execute_text(f"SELECT 1 FROM {stopped._url.schema}.cronsensus_jobs FOR UPDATE")
-        assert other.enqueue([Item(job="job")])[0].created  # waits for less than its patience
+        assert other.pause("job", by="ann", why="")  # waits for less than its patience
         tx.connection.execute_text("SELECT 1")
 
 
