@@ -5,11 +5,10 @@ import logging
 import os
 import sys
 import threading
-from io import StringIO
 
 import pytest
 
-from cronsensus.cli.log import LineHandler, TextLines, is_not_written_yet
+from cronsensus.cli.log import LineHandler, TextLines
 from cronsensus.process import logger as module
 from cronsensus.process.logger import Logger, flush, together
 
@@ -251,28 +250,3 @@ def test_each_line_has_the_moment_of_its_record_in_utc():
         "2026-09-21 14:13:21.000Z",
         "2026-09-21 14:13:20.750Z",
     ]
-
-
-def test_a_line_that_another_handler_writes_to_the_terminal_is_not_written_twice() -> None:
-    """As Django's, where ``DEBUG`` is on."""
-    here, there = StringIO(), StringIO()
-    debug = [True]
-    theirs = logging.StreamHandler(there)
-    theirs.setLevel(logging.INFO)
-    theirs.addFilter(lambda _: debug[0])
-    framework, ours = logging.getLogger("tried.framework"), LineHandler(here)
-    ours.addFilter(is_not_written_yet)
-    framework.setLevel(logging.DEBUG)
-    framework.addHandler(theirs)
-    logging.getLogger().addHandler(ours)
-    try:
-        logging.getLogger("tried.framework.tasks").info("one")
-        logging.getLogger("tried.framework.tasks").debug("two")
-        debug[0] = False
-        framework.info("three")
-        logging.getLogger("tried.other").warning("four")
-    finally:
-        logging.getLogger().removeHandler(ours)
-        framework.removeHandler(theirs)
-    assert there.getvalue().split() == ["one"]
-    assert here.getvalue().split() == ["two", "three", "four"]

@@ -28,23 +28,7 @@ def start_logging(style: str, level: str, *, node: str) -> None:
         return
     handler = LineHandler(sys.stderr)
     handler.setFormatter(JsonLines(node) if style == "json" else TextLines())
-    handler.addFilter(is_not_written_yet)
     root.addHandler(handler)
-
-
-def is_not_written_yet(record: logging.LogRecord) -> bool:
-    """Whether no handler below the root writes a record to a terminal: Django's own does where ``DEBUG`` is on."""
-    logger: logging.Logger | None = logging.getLogger(record.name)
-    while logger is not None and logger.parent is not None:
-        if any(_writes(handler, record) for handler in logger.handlers):
-            return False
-        logger = logger.parent if logger.propagate else None
-    return True
-
-
-def _writes(handler: logging.Handler, record: logging.LogRecord) -> bool:
-    to_terminal = isinstance(handler, logging.StreamHandler) and not isinstance(handler, logging.FileHandler)
-    return to_terminal and record.levelno >= handler.level and bool(handler.filter(record))
 
 
 class LineHandler(logging.StreamHandler[TextIO]):
