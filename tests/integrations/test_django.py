@@ -156,7 +156,8 @@ def test_tasks_in_another_database_commit_with_that_one(tmp_path: Path) -> None:
     tests = (project.folder / "shop" / "tests.py").read_text()
     refused = project.manage("test", "--noinput", "shop.tests.InATransaction", code=1).stderr
     assert "databases = {'default', 'jobs'}" in refused
-    tests = tests.replace("TestCase):\n", "TestCase):\n    databases = {'default', 'jobs'}\n\n")
+    for kind in ("(TestCase):\n", "(TransactionTestCase):\n"):
+        tests = tests.replace(kind, f"{kind}    databases = {{'default', 'jobs'}}\n\n")
     (project.folder / "shop" / "tests.py").write_text(tests)
-    assert "Ran 4 tests" in project.manage("test", "--noinput").stderr
+    assert "Ran 5 tests" in project.manage("test", "--noinput").stderr
     assert project.shell("two_databases", "several")[0] == [1, 1, 3, 3], "a test has enqueued in the project's own"
