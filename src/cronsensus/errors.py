@@ -9,6 +9,7 @@
     │   ├── InvalidOption            an unknown or impossible option ("did you mean …")
     │   ├── DuplicateJob             two jobs under one name
     │   ├── UnknownJob               no job of that name here or in the store
+    │   ├── NotCommittedYet          a run that stands in a transaction which has not committed
     │   ├── UnsupportedFunction      a function that this executor or a store cannot carry
     │   ├── UnsupportedTransaction   a run's transaction that cannot be had here, or not like this
     │   ├── NotTheHolder             a lock released or extended where it was not acquired

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cronsensus import Run, Scheduler, every
+from cronsensus import Handle, Run, Scheduler, every
 from cronsensus.dashboard import dashboard
 from cronsensus.dashboard.actions import ACTIONS, DONE
 from cronsensus.dashboard.catalogue import CHINESE
@@ -120,8 +120,8 @@ def test_a_form_that_a_browser_sends_again_is_one_run(browser: Browser, cluster:
     assert all(one.key != "order:42" for one in occurrences(cluster))
 
 
-def test_what_comes_after_a_job_is_named_with_the_command_that_has_it_follow() -> None:
-    scheduler = Scheduler("memory://")
+def make_chain(scheduler: Scheduler) -> tuple[Handle[Any], Handle[Any]]:
+    """Return a cancelled run of ``extract`` and one of ``load``, which comes after it, for the same time."""
 
     @scheduler.job(every("1h"))
     def extract() -> None: ...
@@ -131,8 +131,15 @@ def test_what_comes_after_a_job_is_named_with_the_command_that_has_it_follow() -
 
     with scheduler:
         now = scheduler.store.now()
-    [made] = scheduler.backfill("extract", now - timedelta(hours=1), now)[:1]
-    made.cancel(reason="no source")
+    first, behind = (scheduler.backfill(name, now - timedelta(hours=1), now)[0] for name in ("extract", "load"))
+    for one in (first, behind):
+        one.cancel(reason="no source")
+    return first, behind
+
+
+def test_what_comes_after_a_job_is_named_with_the_command_that_has_it_follow() -> None:
+    scheduler = Scheduler("memory://")
+    make_chain(scheduler)
     browser = Browser(dashboard(scheduler))
     text = browser.get("/do/trigger?job=extract").text
     command = "cronsensus jobs trigger extract --downstream"
@@ -142,19 +149,7 @@ def test_what_comes_after_a_job_is_named_with_the_command_that_has_it_follow() -
 
 def test_a_run_is_run_again_with_what_comes_after_it_if_one_ticks_the_box(tmp_path: Path) -> None:
     scheduler = Scheduler(f"sqlite:///{tmp_path}/night.db")
-
-    @scheduler.job(every("1h"))
-    def extract() -> None: ...
-
-    @scheduler.job(after=[extract])
-    def load() -> None: ...
-
-    with scheduler:
-        now = scheduler.store.now()
-    [made] = scheduler.backfill("extract", now - timedelta(hours=1), now)[:1]
-    [behind] = scheduler.backfill("load", now - timedelta(hours=1), now)[:1]
-    for one in (made, behind):
-        one.cancel(reason="no source")
+    made, behind = make_chain(scheduler)
     browser = Browser(dashboard(scheduler))
     text = browser.get(f"/do/retry?run={made.id}").text
     assert "After it comes: load. It follows only if you tick the box." in text

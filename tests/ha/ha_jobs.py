@@ -25,7 +25,7 @@ def note(**what: object) -> None:
         file.write(json.dumps({"at": time.monotonic(), **what}).encode() + b"\n")
 
 
-def tell(events: Sequence[Event]) -> None:
+def note_alerts(events: Sequence[Event]) -> None:
     """Note what somebody would be told."""
     for event in events:
         note(what="alert", key=event.key, job=event.job, nominal=str(event.scheduled_for))
@@ -34,7 +34,7 @@ def tell(events: Sequence[Event]) -> None:
 # Failovers are the weather here: no occurrence is given up because it met too many.
 scheduler = Scheduler(
     defaults=JobDefaults(catch_up="all", overlap="allow", max_crashes=1000),
-    alerts=[Alert(tell, on=["failed"], jobs="sour", name="notes")],
+    alerts=[Alert(note_alerts, on=["failed"], jobs="sour", name="notes")],
 )
 
 

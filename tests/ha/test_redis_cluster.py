@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -11,7 +10,7 @@ from typing import Any, cast
 import pytest
 from redis.crc import key_slot
 
-from tests.ha.weather import LEASE, PATIENCE, SECONDS, nodes_on, weather
+from tests.ha.weather import LEASE, PATIENCE, SECONDS, nodes_on, wait_for, weather
 from tests.servers.cluster import ClusterServer, RedisCluster
 from tests.servers.programs import ServiceMissing
 
@@ -35,13 +34,12 @@ class Clustered(RedisCluster):
         return next((server for server in (self.servers[0], *self.replicas) if server.port == named), None)
 
     def prepare_blow(self) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while (master := self.master()) is None or str(master.ask("INFO", "replication")).count(
-            "'state': 'online'"
-        ) < 2:
-            assert time.monotonic() < deadline, "it is not whole"
-            time.sleep(0.1)
-        self.struck = master
+        wait_for(self._is_whole, "all to be whole")
+        self.struck = cast("ClusterServer", self.master())
+
+    def _is_whole(self) -> bool:
+        master = self.master()
+        return master is not None and str(master.ask("INFO", "replication")).count("'state': 'online'") >= 2
 
     def strike(self, blow: str) -> Callable[[], object]:
         act, undo = {
@@ -51,11 +49,8 @@ class Clustered(RedisCluster):
         act()
         return undo
 
-    def await_successor(self) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while self.master() in {None, self.struck}:
-            assert time.monotonic() < deadline, "nobody took over"
-            time.sleep(0.05)
+    def has_successor(self) -> bool:
+        return self.master() not in {None, self.struck}
 
 
 SLOT = key_slot(b"cronsensus:default")

@@ -37,6 +37,14 @@ ORDERS_EACH, BATCHES_EACH = 0.2, 8.0
 """Seconds between two orders, and between two batches."""
 
 
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.05)
+
+
 class Place(Protocol):
     """Servers that stand in for one another.
 
@@ -59,8 +67,8 @@ class Place(Protocol):
         """Do it to the chosen server; return what takes it back, after which all will be whole again."""
         ...
 
-    def await_successor(self) -> None:
-        """Wait until another server takes writes than the one that was struck."""
+    def has_successor(self) -> bool:
+        """Whether another server than the chosen one takes writes."""
         ...
 
 
@@ -176,7 +184,7 @@ def weather(place: Place, cluster: Cluster, dice: random.Random) -> Outcome:
             struck_at = time.monotonic()
             blow = place.blows[blows.total() % len(place.blows)]
             take_back = place.strike(blow)
-            place.await_successor()
+            wait_for(place.has_successor, "another to take writes")
             failovers.append(time.monotonic() - struck_at)
             blows[blow] += 1
             print(f"{struck_at:.1f} {blow}: {failovers[-1]:.1f} s until another took writes", flush=True)

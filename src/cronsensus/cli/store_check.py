@@ -43,12 +43,12 @@ def store_check(stores: tuple[str, ...], only: str) -> int:
 
     output = Output.current()
 
-    def tell(rule: Rule) -> None:
+    def print_broken(rule: Rule) -> None:
         if rule.why and not output.as_json:
             output.line(Cell(f"broken  {rule.hazard}: {rule.name}", "red"))
             output.line(f"        {mask(rule.why)[:_LONGEST]}")
 
-    rules = check_store_at(*stores, only=only, tell=tell)
+    rules = check_store_at(*stores, only=only, tell=print_broken)
     if not rules:
         raise CommandError(f"no rule has the words {only!r}", then="leave out --only")
     broken = [rule for rule in rules if rule.why]

@@ -429,12 +429,12 @@ class _Pages:
             search, wrong = read_trail_search({"target": asked["target"]}, now), str(error)
         page = list_trail(store, search, after=after, limit=_TRAIL)
         kept = {name: text for name, text in asked.items() if text}
-        options = "".join(f" --{name} {shlex.quote(text)}" for name, text in kept.items() if name != "target")
+        typed = [f"{'' if name == 'target' else f'--{name} '}{shlex.quote(text)}" for name, text in kept.items()]
         return self._page(
             request, "trail.html", now, 400 if wrong else 200, page=page, given=asked, filtered=bool(kept), wrong=wrong,
             most_read=TRAIL_READ,
             more="" if page.after is None else urlencode({"before": page.after, **kept}),
-            command=f"cronsensus trail {shlex.quote(asked['target'])}".rstrip(" '") + options,
+            command=" ".join(["cronsensus trail", *typed]),
         )  # fmt: skip
 
     # --- acting -------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 
 from cronsensus.errors import CronsensusError
 from cronsensus.insight.time_words import brief_duration, shorten
-from cronsensus.model.job import JobSpec, Policies
+from cronsensus.model.job import STORED_DURATIONS, JobSpec, Policies
 from cronsensus.model.ledger import TrailEntry
 from cronsensus.payload.codec import dumps_masked
 from cronsensus.triggers import Trigger, trigger_from_json
@@ -18,7 +18,6 @@ _PLAIN = Policies()
 _ALWAYS = ("overlap", "catch_up", "retries", "timeout", "on_crash")
 """Policies that one always wants to know."""
 _EXPECTED = ("overdue", "slow")
-_DURATIONS = {item.name for item in dataclasses.fields(Policies) if "timedelta" in str(item.type)} | {*_EXPECTED}
 _LONGEST = 120
 
 
@@ -63,7 +62,7 @@ def value_text(value: Any) -> str:
 
 def _read_value(name: str, value: Any) -> Any:
     """Return a value as definitions have it; in the trail durations are microseconds and triggers are JSON."""
-    if name in _DURATIONS and isinstance(value, int):
+    if name in STORED_DURATIONS and isinstance(value, int):
         return timedelta(microseconds=value)
     if name == "trigger" and isinstance(value, dict):
         try:

@@ -152,6 +152,8 @@ _CHOICES = {"overlap": Overlap, "catch_up": CatchUp, "on_crash": OnCrash}
 _OPTIONAL_DURATIONS = {"grace", "timeout"}
 _DURATIONS = {"catch_up_window", "retry_delay", "retry_max_delay", "keep"}
 _EXPECTED = ("overdue", "slow")
+STORED_DURATIONS = frozenset({*_DURATIONS, *_OPTIONAL_DURATIONS, *_EXPECTED})
+"""Options that are microseconds in a stored definition."""
 _MOST_COUNTED = 2**31 - 1
 _COUNTS = {"max_crashes": 1, "retries": 0, "priority": None, "concurrency": 1}
 
@@ -358,9 +360,8 @@ class JobSpec:
             InvalidOption: a value cannot be.
         """
         trigger = data["trigger"]
-        durations = _DURATIONS | _OPTIONAL_DURATIONS
         policies = {
-            name: timedelta(microseconds=value) if name in durations and value is not None else value
+            name: timedelta(microseconds=value) if name in STORED_DURATIONS and value is not None else value
             for name, value in {**STORED_DEFAULTS, **data["policies"]}.items()
             if name in STORED_DEFAULTS
         }

@@ -45,11 +45,11 @@ class CapturedAlerts:
         """Look, now that an attempt is about to end."""
         clock, agenda = self._kit.clock, self._kit.agenda
         if self._marks and self._looks_at < clock.micros:
-            agenda.call_in(SOON, self.look, self._kit)
+            agenda.call_in(SOON, self.send_all, self._kit)
             self._looks_at = clock.micros + int(SOON * 1_000_000)
 
-    def look(self) -> None:
-        """Look until no alert has anything more to tell."""
+    def send_all(self) -> None:
+        """Send until no alert has anything more to tell."""
         alerts, store = self._alerts, self._kit.store
         if alerts is None:
             return
@@ -65,5 +65,5 @@ class CapturedAlerts:
         self.messages.append(message)
 
     def _look_again(self) -> float:
-        self.look()
+        self.send_all()
         return EVERY if self._also_by_time else FAR

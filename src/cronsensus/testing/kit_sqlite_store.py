@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.stores.sql.sqlite import SqliteStore
+from cronsensus.testing.stage import note_looked_at
 
 if TYPE_CHECKING:
     from cronsensus.testing.stage import Stage
@@ -36,7 +37,4 @@ class KitSqliteStore(SqliteStore):
     def _occurrences(
         self, where: OccurrenceFilter, after: int | None, limit: int, *, newest_first: bool
     ) -> list[Occurrence]:
-        found = super()._occurrences(where, after, limit, newest_first=newest_first)
-        if not self._kit.is_turning:
-            self._kit.looked_at.update(one.id for one in found)
-        return found
+        return note_looked_at(self._kit, super()._occurrences(where, after, limit, newest_first=newest_first))

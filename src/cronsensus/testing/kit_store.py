@@ -11,6 +11,7 @@ from cronsensus.model.occurrence import Claim, Item, Note, Occurrence, Occurrenc
 from cronsensus.opened.waits import Waits
 from cronsensus.stores.base import Store
 from cronsensus.stores.memory import MemoryStore
+from cronsensus.testing.stage import note_looked_at
 
 if TYPE_CHECKING:
     from cronsensus.testing.stage import Stage
@@ -37,10 +38,7 @@ class KitStore(MemoryStore):
     def _occurrences(
         self, where: OccurrenceFilter, after: int | None, limit: int, *, newest_first: bool
     ) -> list[Occurrence]:
-        found = super()._occurrences(where, after, limit, newest_first=newest_first)
-        if not self._kit.is_turning:
-            self._kit.looked_at.update(one.id for one in found)
-        return found
+        return note_looked_at(self._kit, super()._occurrences(where, after, limit, newest_first=newest_first))
 
     def _transaction(self, claim: Claim) -> NoReturn:
         del claim

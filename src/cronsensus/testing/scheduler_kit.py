@@ -243,7 +243,7 @@ class Kit(Assertions, Crashes, Journeys):
         Each has ``alert`` (its name), ``events``, ``subject``, ``text`` and ``data``.
         """
         with self._turning():
-            self._captured.look()
+            self._captured.send_all()
         messages = list(self._captured.messages)
         self.looked_at.update(event.run for one in messages for event in one.events if event.run is not None)
         return messages

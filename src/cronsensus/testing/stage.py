@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from cronsensus.lock.waiter import Waiter
+    from cronsensus.model.occurrence import Occurrence
     from cronsensus.node.executors.base import Call
     from cronsensus.node.node import Node
     from cronsensus.node.run import BaseRun
@@ -143,3 +144,10 @@ class Stage(Protocol):
 
     def pass_below(self, seconds: float | None) -> None:
         """Let a job that has nothing to do wait for the next thing that happens, at most so long."""
+
+
+def note_looked_at(kit: Stage, found: list[Occurrence]) -> list[Occurrence]:
+    """Return runs that were read; those that the test itself read count as looked at."""
+    if not kit.is_turning:
+        kit.looked_at.update(one.id for one in found)
+    return found
