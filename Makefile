@@ -19,7 +19,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # make upgrade: commits whose nodes run beside today's. The first whose stores are those of today
 OLD ?= 32331f6e
 
-.PHONY: help setup servers servers-long servers-ha demo test long test-all far faults ha upgrade check lint types layers snippets screenshots bench mutants simulate coverage docs lock release-check clean
+.PHONY: help setup servers servers-long servers-ha demo test long test-all far faults ha upgrade check lint types layers snippets collected screenshots bench mutants simulate coverage docs lock release-check clean
 
 help: ## List the targets
 	@if [ -t 1 ] && [ -z "$$NO_COLOR" ]; then c=$$(printf '\033[36m') d=$$(printf '\033[2m') r=$$(printf '\033[0m'); fi; \
@@ -70,7 +70,7 @@ ha: setup servers servers-ha ## Kill, stop and cut off the primary of real clust
 upgrade: setup servers ## Nodes of earlier commits and of this one on one store: an upgrade, and a rollback (long)
 	@CRONSENSUS_TEST_OLD="$(OLD)" $(BIN)/python -m pytest -n auto --timeout 900 -rP tests/upgrade/side_by_side.py $(ARGS)
 
-check: lint types layers snippets ## Lint, types, floors, and every snippet of the docs
+check: lint types layers snippets collected ## Lint, types, floors, every snippet of the docs, and that each test can be imported
 
 lint: setup
 	$(BIN)/ruff check .
@@ -91,6 +91,10 @@ layers: setup
 
 snippets: setup
 	$(BIN)/python scripts/snippets
+
+# Also compiles the tests once, beside the other checks: else each process of `make test` does so for itself.
+collected: setup
+	@found=$$(CI= $(BIN)/python -m pytest --collect-only -qq -m 'not long' 2>&1) || { echo "$$found"; exit 1; }
 
 screenshots: setup servers-long ## Take the pictures of docs/img anew, with the Chromium of this machine
 	@$(BIN)/python scripts/screenshots

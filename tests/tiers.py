@@ -69,6 +69,26 @@ LONG: tuple[tuple[str, str], ...] = (
         "tests/integrations/test_rabbitmq_struck.py*",
         "kills real consumers, restarts a broker of their own, and holds a message for a minute",
     ),
+    (
+        "tests/chaos/test_enqueue_in.py::*[[]mysql]",
+        "three nodes and five writers, some killed; on SQLite and PostgreSQL in every commit",
+    ),
+    *(
+        (f"tests/integrations/test_lost_answers.py::*[[]{store}]", "waits for leases; on Redis in every commit")
+        for store in ("postgres", "mysql")
+    ),
+    *(
+        (
+            f"tests/integrations/test_apscheduler.py::*one_is_killed_in_a_run[[]{executor}]",
+            "with threads in every commit",
+        )
+        for executor in ("process", "asyncio")
+    ),
+    (
+        "tests/integrations/test_migrating_crontab.py::*over_a_year[[]Asia*",
+        "each minute of a year; in a zone with clock changes in every commit",
+    ),
+    ("tests/integrations/test_django.py::*tasks_in_another_database*", "a project of Django's, several processes"),
     ("tests/integrations/test_django.py::*postgres*", "a project of Django's, a dozen processes one after the other"),
     ("tests/integrations/test_django.py::*mysql*", "a project of Django's, a dozen processes one after the other"),
     ("tests/integrations/test_django_storm.py*", "gunicorn and three nodes for 20 s, of which one is killed each 4 s"),
@@ -137,6 +157,18 @@ LONG: tuple[tuple[str, str], ...] = (
         "on memory in every commit; the suite of stores has each read of theirs",
     ),
     ("tests/batching/test_batches.py::*[[]sqlite*", "the same: conformance batching"),
+    ("tests/alerts/test_alerts.py::*is_killed*[[]smtp]", "kills real nodes; by HTTP in every commit"),
+    (
+        "tests/stores/test_mysql.py::*too_long_is_not_waited_for",
+        "five seconds; on PostgreSQL and SQLite in every commit",
+    ),
+    *(
+        (
+            f"tests/lock/test_lock.py::test_a_lock_is_renewed*[[]{store}-*",
+            "three seconds; on SQLite and Redis in every commit",
+        )
+        for store in ("memory", "postgres")
+    ),
     ("tests/after/test_dependencies.py::*[[]sqlite*", "the same; nodes that are killed share a file in every commit"),
     ("tests/jobs/test_runs.py::*[[]sqlite*", "the same: conformance reading"),
     *((f"tests/audit/*[[]{store}]", "the same") for store in ("postgres", "mysql", "redis")),
@@ -148,8 +180,8 @@ LONG: tuple[tuple[str, str], ...] = (
     ("tests/stores/test_state_machine.py::test_mysql*", "random sequences; SQLite in every commit"),
     ("tests/stores/test_state_machine.py::test_postgres*", "the same"),
     *(
-        (f"tests/stores/test_demo.py::*[[]{store}]", "the demo runs on PostgreSQL and SQLite")
-        for store in ("mysql", "redis")
+        (f"tests/stores/test_demo.py::*[[]{store}]", "ten seconds each; the demo runs on SQLite in every commit")
+        for store in ("postgres", "mysql", "redis")
     ),
     ("tests/stores/sql/test_postgres_pooler.py*", "the suite again, behind PgBouncer"),
     (

@@ -17,7 +17,7 @@ from cronsensus.model.states import State
 from tests.chaos.cluster import HERE, Cluster
 from tests.chaos.order_jobs import DRIVERS
 
-TRANSACTIONS = int(os.environ.get("CHAOS_TRANSACTIONS", "600"))
+TRANSACTIONS = int(os.environ.get("CHAOS_TRANSACTIONS", "240"))
 WRITERS = 4
 """Processes of five threads each."""
 
@@ -77,7 +77,7 @@ def test_each_committed_order_is_shipped_once_and_nothing_else_is(
 
     def all_written() -> bool:
         nonlocal kills
-        if dice.random() < 0.005:
+        if dice.random() < 0.01:
             kills += 1
             cluster.kill(dice.choice(names))
         for name, process in list(cluster.processes.items()):
