@@ -1,4 +1,4 @@
-"""Celery with a beat on each machine and workers that are killed, bare and guarded; on a Redis of its own as broker."""
+"""Celery with a beat on each machine and workers that are killed, bare and guarded; on Redis, and once on RabbitMQ."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from bench.nodes import APPS, QUIET, wait_until
 from bench.options import Options
 from bench.places import Places, open_server
 from bench.table import Row, milliseconds, quantile, say
+from tests.servers.rabbitmq import RabbitmqServer
 
 KILL_EVERY = 5.0
 START = 8.0
@@ -33,7 +34,9 @@ TRIPS = 200
 class Machines:
     """Beats and workers of one app."""
 
-    def __init__(self, folder: Path, places: Places, broker: str, *, guarded: bool, visibility: int = 0) -> None:
+    def __init__(
+        self, folder: Path, places: Places, broker: str, *, guarded: bool, visibility: int = 0, queue: str = ""
+    ) -> None:
         self.folder = folder
         self.evidence = folder / "evidence.txt"
         self.evidence.touch()
@@ -44,7 +47,7 @@ class Machines:
             "EVIDENCE": str(self.evidence),
             "GUARDED": "1" if guarded else "",
             "VISIBILITY": str(visibility or ""),
-            "BROKER": f"{broker}/1",
+            "BROKER": queue or f"{broker}/1",
             "BACKEND": f"{broker}/2",
             "C_FORCE_ROOT": "1",
             "PYTHONPATH": str(APPS),
@@ -102,18 +105,25 @@ def bench(places: Places, options: Options) -> list[Row]:
             ("3 workers -B", [("worker", "-c", "2", "-B")] * 3),
         )
         for name, commands in setups:
-            rows += measure_times(places, broker, name, commands, seconds)
+            rows += [
+                count_bare(places, broker, name, commands),
+                *measure_times(places, broker, name, commands, seconds),
+            ]
+        with RabbitmqServer() as rabbitmq:
+            name, commands = setups[0]
+            rows += measure_times(places, broker, f"{name}, RabbitMQ", commands, seconds, queue=rabbitmq.url)
         rows += measure_long_task(places, broker)
         rows += measure_many(places, broker, TASKS // 4 if options.quick else TASKS)
         rows += measure_cost(places, broker)
     return rows
 
 
-def measure_times(places: Places, broker: str, name: str, commands: list[tuple[str, ...]], seconds: int) -> list[Row]:
-    """Return how often each second was run, and how late, with and without the guard."""
+def measure_times(
+    places: Places, broker: str, name: str, commands: list[tuple[str, ...]], seconds: int, *, queue: str = ""
+) -> list[Row]:
+    """Return how often each second was run with the guard, and how late; ``queue``: messages go there, not to Redis."""
     say(f"  {name}")
-    runs = count_bare(places, broker, commands)
-    with machines(places, broker, guarded=True) as guarded:
+    with machines(places, broker, guarded=True, queue=queue) as guarded:
         for command in commands:
             guarded.start(*command)
         wait_until(lambda: bool(guarded.lines("tick")), 60, "a first run")
@@ -134,7 +144,6 @@ def measure_times(places: Places, broker: str, name: str, commands: list[tuple[s
     late = [first[second] - second for second in first]
     missed, twice = len(due) - len(ran), sum(ran.values()) - len(ran)
     return [
-        Row("celery", f"{name}, bare: runs of each second", f"{runs:.1f}"),
         Row("celery", f"{name}, {kills} killed: missed of {len(due)}", str(missed), "0", missed == 0),
         Row("celery", f"{name}, {kills} killed: begun again (killed in the run)", str(twice)),
         Row("celery", f"{name}: late p50 / p95 / worst", " / ".join(
@@ -143,13 +152,15 @@ def measure_times(places: Places, broker: str, name: str, commands: list[tuple[s
     ]  # fmt: skip
 
 
-def count_bare(places: Places, broker: str, commands: list[tuple[str, ...]]) -> float:
+def count_bare(places: Places, broker: str, name: str, commands: list[tuple[str, ...]]) -> Row:
     """Return how often each second is run without the guard."""
+    say(f"  {name}, bare")
     with machines(places, broker, guarded=False) as bare:
         for command in commands:
             bare.start(*command)
         time.sleep(START + 6)
-        return len([line for line in bare.lines("tick") if time.time() - float(line[-1]) < 6]) / 6
+        runs = len([line for line in bare.lines("tick") if time.time() - float(line[-1]) < 6]) / 6
+    return Row("celery", f"{name}, bare: runs of each second", f"{runs:.1f}")
 
 
 def measure_long_task(places: Places, broker: str) -> list[Row]:
@@ -216,7 +227,7 @@ def measure_cost(places: Places, broker: str) -> list[Row]:
 
 
 @contextmanager
-def machines(places: Places, broker: str, *, guarded: bool, visibility: int = 0) -> Iterator[Machines]:
+def machines(places: Places, broker: str, *, guarded: bool, visibility: int = 0, queue: str = "") -> Iterator[Machines]:
     """Give a folder for an app whose broker is empty; end all its processes."""
     import redis
 
@@ -224,7 +235,7 @@ def machines(places: Places, broker: str, *, guarded: bool, visibility: int = 0)
         with redis.Redis.from_url(f"{broker}/{number}") as client:
             client.flushdb()
     with tempfile.TemporaryDirectory(prefix="cronsensus-bench-") as name:
-        found = Machines(Path(name), places, broker, guarded=guarded, visibility=visibility)
+        found = Machines(Path(name), places, broker, guarded=guarded, visibility=visibility, queue=queue)
         try:
             yield found
         finally:
