@@ -34,9 +34,8 @@ TRIPS = 200
 class Machines:
     """Beats and workers of one app."""
 
-    def __init__(
-        self, folder: Path, places: Places, broker: str, *, guarded: bool, visibility: int = 0, queue: str = ""
-    ) -> None:
+    def __init__(self, folder: Path, places: Places, broker: str, *, guarded: bool, **more: str) -> None:
+        """Prepare them; ``more`` are further variables of their environment."""
         self.folder = folder
         self.evidence = folder / "evidence.txt"
         self.evidence.touch()
@@ -46,11 +45,11 @@ class Machines:
             "CRONSENSUS_URL": places.by_way(places.fresh()),
             "EVIDENCE": str(self.evidence),
             "GUARDED": "1" if guarded else "",
-            "VISIBILITY": str(visibility or ""),
-            "BROKER": queue or f"{broker}/1",
+            "BROKER": f"{broker}/1",
             "BACKEND": f"{broker}/2",
             "C_FORCE_ROOT": "1",
             "PYTHONPATH": str(APPS),
+            **more,
         }
         self.running: list[tuple[tuple[str, ...], subprocess.Popen[bytes]]] = []
         self._workers = 0
@@ -69,9 +68,10 @@ class Machines:
             )  # fmt: skip
         self.running.append((command, one))
 
-    def kill_one(self) -> None:
-        """Kill one with its children, and start another in its place."""
-        command, one = self.running.pop(random.randrange(len(self.running)))
+    def kill_one(self, kind: str = "") -> None:
+        """Kill a process, or one of a kind, with its children, and start another in its place."""
+        command, one = random.choice([process for process in self.running if kind in process[0]] or self.running)
+        self.running.remove((command, one))
         os.killpg(one.pid, signal.SIGKILL)
         one.wait()
         self.start(*command)
@@ -82,7 +82,7 @@ class Machines:
     def app(self) -> Any:
         """Return the app, to send tasks."""
         names = ("EVIDENCE", "GUARDED", "VISIBILITY", "BROKER", "BACKEND", "CRONSENSUS_URL")
-        os.environ.update({name: self.environment[name] for name in names})
+        os.environ.update({name: self.environment.get(name, "") for name in names})
         sys.path.insert(0, str(APPS))
         sys.modules.pop("celery_everywhere", None)
         return importlib.import_module("celery_everywhere")
@@ -112,6 +112,7 @@ def bench(places: Places, options: Options) -> list[Row]:
         with RabbitmqServer() as rabbitmq:
             name, commands = setups[0]
             rows += measure_times(places, broker, f"{name}, RabbitMQ", commands, seconds, queue=rabbitmq.url)
+        rows += [measure_redbeat(places, broker, seconds // 4, guarded=guarded) for guarded in (False, True)]
         rows += measure_long_task(places, broker)
         rows += measure_many(places, broker, TASKS // 4 if options.quick else TASKS)
         rows += measure_cost(places, broker)
@@ -123,7 +124,7 @@ def measure_times(
 ) -> list[Row]:
     """Return how often each second was run with the guard, and how late; ``queue``: messages go there, not to Redis."""
     say(f"  {name}")
-    with machines(places, broker, guarded=True, queue=queue) as guarded:
+    with machines(places, broker, guarded=True, **({"BROKER": queue} if queue else {})) as guarded:
         for command in commands:
             guarded.start(*command)
         wait_until(lambda: bool(guarded.lines("tick")), 60, "a first run")
@@ -163,11 +164,31 @@ def count_bare(places: Places, broker: str, name: str, commands: list[tuple[str,
     return Row("celery", f"{name}, bare: runs of each second", f"{runs:.1f}")
 
 
+def measure_redbeat(places: Places, broker: str, seconds: int, *, guarded: bool) -> Row:
+    """Return how many seconds RedBeat sent something in while beats were killed: with its lock, or guarded."""
+    scheduler = "cronsensus.integrations.celery:RedBeatScheduler" if guarded else "redbeat.RedBeatScheduler"
+    name = "3 RedBeats, guarded" if guarded else "3 RedBeats with their lock"
+    say(f"  {name}")
+    with machines(places, broker, guarded=guarded, REDBEAT="1") as them:
+        for _ in range(3):
+            them.start("beat", "--scheduler", scheduler)
+        them.start("worker", "-c", "2")
+        wait_until(lambda: bool(them.lines("tick")), 60, "a first run")
+        begun = time.time()
+        for _ in range(3):
+            time.sleep(seconds / 3)
+            them.kill_one("beat")
+        ended = time.time()
+        time.sleep(4)
+        started = [float(line[-1]) for line in them.lines("tick") if begun <= float(line[-1]) < ended]
+    return Row("celery", f"{name}, 3 killed, {seconds} s: seconds with a run", f"{len(set(map(int, started)))}")
+
+
 def measure_long_task(places: Places, broker: str) -> list[Row]:
     """Return how often a task of 7 s ran, with a visibility timeout of 3 s."""
     rows = []
     for guarded in (False, True):
-        with machines(places, broker, guarded=guarded, visibility=3) as workers:
+        with machines(places, broker, guarded=guarded, VISIBILITY="3") as workers:
             for _ in range(3):
                 workers.start("worker", "-c", "1")
             time.sleep(START)
@@ -227,7 +248,7 @@ def measure_cost(places: Places, broker: str) -> list[Row]:
 
 
 @contextmanager
-def machines(places: Places, broker: str, *, guarded: bool, visibility: int = 0, queue: str = "") -> Iterator[Machines]:
+def machines(places: Places, broker: str, *, guarded: bool, **more: str) -> Iterator[Machines]:
     """Give a folder for an app whose broker is empty; end all its processes."""
     import redis
 
@@ -235,7 +256,7 @@ def machines(places: Places, broker: str, *, guarded: bool, visibility: int = 0,
         with redis.Redis.from_url(f"{broker}/{number}") as client:
             client.flushdb()
     with tempfile.TemporaryDirectory(prefix="cronsensus-bench-") as name:
-        found = Machines(Path(name), places, broker, guarded=guarded, visibility=visibility, queue=queue)
+        found = Machines(Path(name), places, broker, guarded=guarded, **more)
         try:
             yield found
         finally:

@@ -24,6 +24,10 @@ if os.environ.get("VISIBILITY"):
         "unacked_restore_throttle": 1,
         "unacked_restore_interval": 1,
     }
+if os.environ.get("REDBEAT"):
+    app.conf.redbeat_redis_url = BROKER
+    if os.environ["GUARDED"]:
+        app.conf.redbeat_lock_key = None
 if os.environ["GUARDED"]:
     configure(app, lease="5s")
 
