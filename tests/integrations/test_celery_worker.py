@@ -220,10 +220,13 @@ def test_a_message_that_comes_again_is_answered_with_the_recorded_result(guarded
     assert guarded.runs == ["celery:adds"], "a task sees its run"
 
 
-def test_a_chain_goes_on_from_the_recorded_result(guarded, name):
-    guarded.adds.apply_async((1,), task_id=name).get(timeout=PATIENCE, interval=0.01)
+@pytest.mark.parametrize("ignored", [False, True], ids=["with a result", "ignore_result"])
+def test_a_chain_goes_on_from_the_recorded_result(guarded, shared_folder, name, ignored):
+    guarded.adds.apply_async((1,), task_id=name, ignore_result=ignored)
+    ended = (State.SUCCEEDED, name)
+    wait_for(lambda: ended in [(one.state, one.key) for one in ledger(shared_folder, "adds")], "its end")
     tail = guarded.adds.s().set(task_id=f"{name}-tail")
-    guarded.adds.apply_async((1,), task_id=name, link=tail)
+    guarded.adds.apply_async((1,), task_id=name, ignore_result=ignored, link=tail)
     assert AsyncResult(f"{name}-tail", app=guarded.app).get(timeout=PATIENCE, interval=0.01) == 3
 
 
