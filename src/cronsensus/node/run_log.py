@@ -152,8 +152,8 @@ class RunLog:
             if takeover.became is State.FAILED:
                 # The template has the job's name, as for a function that raised: tools group by it.
                 _log.error(
-                    f"run %d of {repr(takeover.job).replace('%', '%%')} (%s) failed for good, because its process died: it "
-                    "was running on %s, which is gone (%s); noticed by %s",
+                    f"run %d of {repr(takeover.job).replace('%', '%%')} (%s) failed for good, because its process "
+                    "died: it was running on %s, which is gone (%s); noticed by %s",
                     takeover.id, of, where, takeover.reason, by, extra=about,
                 )  # fmt: skip
                 continue
