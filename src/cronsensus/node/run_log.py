@@ -184,7 +184,7 @@ class RunLog:
                     )  # fmt: skip
         if oldest is None:
             return
-        others = f" and {len(jobs) - _MOST_NAMES} others" if len(jobs) > _MOST_NAMES else ""
+        others = f" and {len(jobs) - _MOST_NAMES} more" if len(jobs) > _MOST_NAMES else ""
         names = ", ".join(list(jobs)[:_MOST_NAMES]) + others
         counts = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
         _log.warning(

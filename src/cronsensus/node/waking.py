@@ -107,8 +107,7 @@ class Waking:
         if self._own is not None:
             self._own.close()
 
-    # --- admission of claims
-    # -------------------------------------------------------------------------------------------
+    # --- admission of claims ------------------------------------------------------------------------------------------
 
     def decide_claim(self, claim: Claim) -> Begin | Then | None:
         """Decide a claim from what is known here; ``None`` if ``ask_about_claims`` must. Reads no store."""

@@ -209,7 +209,6 @@ class Outside:
             InvalidOption: an invalid key or time; ``then`` is not called.
         """
         wanted[1].checked()  # here, or it would fail all requests of the same step
-        wanted[1].checked()  # here, or it would be an error of all that go with it
         with self._lock:
             self._wanted.append((wanted, then))
             asks, self._asks = self._asks, True
