@@ -89,7 +89,7 @@ def read_after(
         UpstreamResults(
             types={name: registered.result_types for name, registered in known.items()},
             functions={
-                name: function for name, registered in known.items() if (function := registered.returning) is not None
+                name: returning for name, registered in known.items() if (returning := registered.returning) is not None
             },
         ),
         trigger,
