@@ -1,29 +1,30 @@
-"""Decide what a job owes by now. Pure: no clock, no store, no randomness.
+"""Decide the verdict of each nominal time that a job owes by now. Pure: no clock, no store, no randomness.
 
-``plan(job, now)`` looks at the nominal times after the watermark and up to ``now``, and gives each its verdict:
-create an occurrence, or skipped / missed with a reason. The new watermark is the last nominal time decided. A store
-carries the plan out in one step, unless another node was faster.
+``plan(job, now)`` reads the nominal times after the watermark and up to ``now``. Each of them becomes an occurrence, or
+is skipped or missed with a reason. The new watermark is the last nominal time decided. A store carries the plan out in
+one step, unless another node was faster.
 
 The rules, in the order in which they apply to a nominal time t that lies ``age = now - t`` back:
 
 1. inside a paused stretch: skipped(paused);
-2. ``age > grace + jitter``, so late whatever its own delay: missed(late);
+2. ``age > grace + jitter``, so it is late even with the longest delay: missed(late);
 3. ``age > catch_up_window``: missed(catch_up_window);
 4. catch-up: ``latest`` keeps the last, the others are skipped(coalesced); ``none`` keeps the last if it is on time
-   (within ``grace``, or within ``ON_TIME`` where there is none), the others are missed(catch_up=none); ``all`` keeps
+   (within ``grace``, or within ``ON_TIME`` without ``grace``), the others are missed(catch_up=none); ``all`` keeps
    all of them;
 5. kept, but later than ``grace`` counted from its own due time, which is t plus its delay: missed(late);
-6. overlap, for a kept one while earlier occurrences are active: ``skip`` → skipped(overlap); ``queue_one`` →
-   skipped(overlap) if one already waits behind another; ``queue`` and ``allow`` keep it; ``cancel_previous`` keeps it
-   and cancels the others, or skips those that come in the same step. What ``catch_up="all"`` brings back late (by more
-   than ``ON_TIME``) is asked for explicitly: it queues, and rule 6 is for the ones on time. These are skipped for what
-   was active before, and not for each other: after a short downtime, too, all means all.
+6. overlap, for a kept time while earlier occurrences are active: ``skip`` → skipped(overlap); ``queue_one`` →
+   skipped(overlap) if an occurrence already waits behind another; ``queue`` and ``allow`` keep it; ``cancel_previous``
+   keeps it and cancels the others, or skips those of the same step. Exception: times that ``catch_up="all"`` brings
+   back late (by more than ``ON_TIME``) were asked for explicitly, so they queue. With ``catch_up="all"``, times that
+   are on time are skipped only for occurrences that were active before, not for each other: after a short downtime,
+   too, all means all.
 
-A job may begin with the only nominal time that its trigger has left, in the past (a one-off ``at``). It was declared
-so that it runs now: of the rules on lateness only ``grace`` is for it.
+A new job may have only one nominal time left, in the past (a one-off ``at``). Declaring it means to run it now, so
+``grace`` is the only rule on lateness that applies to it.
 
-Neighbours with the same verdict are written as one range, so a long gap is not walked time by time. Plans
-are bounded: at most ``MOST_OCCURRENCES`` are looked at one by one, then the watermark stops and the job stays due.
+Neighbours with the same verdict are written as a range, so a long gap is not walked time by time. Plans are bounded:
+after ``MOST_OCCURRENCES`` single decisions the watermark stops and the job stays due.
 """
 
 from __future__ import annotations
@@ -39,22 +40,22 @@ from cronsensus.timing.instants import LATEST
 from cronsensus.triggers import Trigger
 
 ON_TIME = timedelta(seconds=10)
-"""How late a nominal time may be found and still count as on time where the job sets no ``grace``: the default lease,
+"""How late a nominal time may be found and still count as on time if the job sets no ``grace``: the default lease,
 which is how long a healthy cluster may need to notice that the node in charge is gone."""
 
 MOST_OCCURRENCES = 1000
-"""Most nominal times that one plan decides one by one, and so most occurrences in it; the watermark stops there and the
+"""Most nominal times that a plan decides one by one, and so most occurrences in it; then the watermark stops and the
 job stays due."""
 
 MOST_COUNTED = 10_000
-"""Most nominal times counted for a range; a longer one has no count."""
+"""Most nominal times counted for a range; a longer range has no count."""
 
 MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Nominal times in (after, until] of one era, all paused or none."""
+    """Nominal times in (after, until] of one era, either all paused or all live."""
 
     era: Era
     trigger: Trigger
@@ -69,7 +70,7 @@ class _Draft:
 
     Attributes:
         times_left: how many nominal times may still be decided one by one.
-        cut: some were left to the next plan.
+        cut: whether some were left to the next plan.
     """
 
     times_left: int
@@ -79,7 +80,7 @@ class _Draft:
     cut: bool = False
 
     def decide(self, trigger: Trigger, verdict: VerdictRange) -> None:
-        """Give a verdict to what ``trigger`` has within its range."""
+        """Give ``verdict`` to all nominal times of ``trigger`` within its range."""
         self.verdicts.append((verdict, trigger))
         self.watermark = max(self.watermark, verdict.last)
 
@@ -87,7 +88,7 @@ class _Draft:
 def plan(job: JobState, now: datetime, *, most: int = MOST_OCCURRENCES) -> Plan:
     """Return what ``job`` owes at ``now`` (the store's).
 
-    A plan without occurrences and verdicts still tells the store when to look again.
+    A plan without occurrences and verdicts still sets the job's next due time.
     """
     draft = _Draft(times_left=most, watermark=job.watermark)
     pieces = list(_pieces(job, now))
@@ -132,13 +133,13 @@ def next_nominal(eras: tuple[Era, ...], after: datetime) -> datetime | None:
 def next_due_by_zone(
     trigger: Trigger | None, since: datetime, watermark: datetime, next_due: datetime | None
 ) -> datetime | None:
-    """Return what ``next_due``, as a store has it, is under the zone rules of this machine.
+    """Return the next due time under the zone rules of this machine, for a job whose stored one is ``next_due``.
 
-    A store keeps the instant, and zone rules change with ``tzdata``. A job that depends on none keeps what it has, as
-    does one that is already due under an earlier trigger: its next plan computes everything anew.
+    A store keeps the instant, and zone rules change with ``tzdata``. A job without a time zone keeps the stored
+    instant. So does a job that is already due under an earlier trigger: its next plan computes everything anew.
 
     Args:
-        trigger: the one that holds now.
+        trigger: the current trigger.
         since: when its era began.
         watermark: the latest nominal time already decided.
         next_due: the stored instant.
@@ -179,7 +180,7 @@ def _split(after: datetime, until: datetime, pauses: tuple[Stretch, ...]) -> Ite
 
 
 def _last_live(pieces: list[_Piece]) -> datetime | None:
-    """Return the last nominal time that is not paused: the one that ``latest`` keeps."""
+    """Return the last nominal time that is not paused, which ``latest`` keeps."""
     for piece in reversed(pieces):
         if not piece.paused:
             last = piece.trigger.latest_until(piece.until, piece.after)
@@ -199,7 +200,7 @@ def _decide_whole(piece: _Piece, state: State, reason: str, draft: _Draft) -> No
 
 
 def _decide(piece: _Piece, job: JobState, now: datetime, last_live: datetime | None, draft: _Draft) -> None:
-    """Decide a live piece: first what is certainly lost, as ranges, then the rest one by one."""
+    """Decide a live piece: first the times that are lost for certain, as ranges, then the rest one by one."""
     trigger, policies = piece.trigger, job.spec.policies
     position = piece.after
     for bound, state, reason in _lost(piece, job, now, last_live):
@@ -225,7 +226,7 @@ def _decide(piece: _Piece, job: JobState, now: datetime, last_live: datetime | N
 
 
 def _lost(piece: _Piece, job: JobState, now: datetime, last_live: datetime | None) -> list[tuple[datetime, State, str]]:
-    """Return up to when everything in a live piece is lost, and why; in the order of the rules."""
+    """Return bounds up to which all times of a live piece are lost, with the verdict; in the order of the rules."""
     policies = job.spec.policies
     lost: list[tuple[datetime, State, str]] = []
     if policies.grace is not None:
@@ -243,15 +244,15 @@ def _lost(piece: _Piece, job: JobState, now: datetime, last_live: datetime | Non
 
 
 def _is_one_off(piece: _Piece) -> bool:
-    """Whether the era begins right before the only nominal time it has: how a store registers what lies in the past."""
+    """Whether the era begins right before its only nominal time: so a store registers a one-off in the past."""
     since = piece.era.since
     return piece.after == since and piece.trigger.next_after(since + MICROSECOND) is None
 
 
 def _overlap(job: JobState, now: datetime, draft: _Draft) -> tuple[list[PlannedOccurrence], bool]:
-    """Apply the overlap policy to what was kept.
+    """Apply the overlap policy to the times that were kept.
 
-    Returns what to create, and whether the earlier ones are to be cancelled.
+    Returns the occurrences to create, and whether earlier ones are to be cancelled.
     """
     policies = job.spec.policies
     created: list[PlannedOccurrence] = []
@@ -269,7 +270,7 @@ def _overlap(job: JobState, now: datetime, draft: _Draft) -> tuple[list[PlannedO
             continue
         cancel_previous = on_time and policies.overlap == "cancel_previous" and job.active > 0
         if job.spec.after is not None:
-            # Grace was asked for above. From now on it waits for others, by ``wait_for`` alone.
+            # Grace was checked above. From now on only ``wait_for`` limits how long it waits for its upstreams.
             created.append(PlannedOccurrence(nominal, LATEST, None, "upstreams"))
             continue
         due = nominal + trigger.delay_for(job.spec.name, nominal)
@@ -278,9 +279,9 @@ def _overlap(job: JobState, now: datetime, draft: _Draft) -> tuple[list[PlannedO
 
 
 def _joined(verdicts: list[tuple[VerdictRange, Trigger]]) -> tuple[VerdictRange, ...]:
-    """Return the verdicts by time, neighbours with the same verdict as one.
+    """Return the verdicts by time, with equal neighbours joined.
 
-    A range speaks for every nominal time within it, so only direct neighbours under one trigger may join.
+    A range applies to every nominal time within it, so only direct neighbours under the same trigger may join.
     """
     joined: list[VerdictRange] = []
     trigger_before: Trigger | None = None
@@ -300,9 +301,9 @@ def _joined(verdicts: list[tuple[VerdictRange, Trigger]]) -> tuple[VerdictRange,
 
 
 def undecided_until(eras: tuple[Era, ...], watermark: datetime, until: datetime) -> VerdictRange | None:
-    """Return the nominal times in (watermark, until] as missed(retired); ``None``: there are none.
+    """Return the nominal times in (watermark, until] as missed(retired); ``None`` if there are none.
 
-    ``eras`` are the one that holds at the watermark, and those after it.
+    ``eras`` are the era at the watermark, and all after it.
     """
     first = next_nominal(eras, watermark)
     if first is None or first > until:
@@ -319,8 +320,8 @@ def undecided_until(eras: tuple[Era, ...], watermark: datetime, until: datetime)
     return VerdictRange(first, last, State.MISSED, Reason.RETIRED, count)
 
 
-def _together(one: int | None, other: int | None) -> int | None:
-    """Return the count of two ranges together; ``None`` where one has none, or they are too long for one."""
-    if one is None or other is None or one + other > MOST_COUNTED:
+def _together(left: int | None, right: int | None) -> int | None:
+    """Return the count of two ranges together; ``None`` if either has none, or the sum is too large for one range."""
+    if left is None or right is None or left + right > MOST_COUNTED:
         return None
-    return one + other
+    return left + right

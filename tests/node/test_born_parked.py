@@ -69,7 +69,7 @@ class Night:
 
     def _node(self, name: str) -> Waking:
         node = Waking(self.store, self.clock, {}, lambda: self.woken.append(name), [make_after_hooks])
-        node.on_told = lambda: None
+        node.on_queued = lambda: None
         node.learn_view(self.store.look())
         return node
 

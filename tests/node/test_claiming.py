@@ -328,7 +328,7 @@ def test_claims_of_which_one_cannot_be_asked_about_all_go_back_and_none_is_settl
     now = bench.clock.now()
     bench.claims.given = [structs.replace(bench.taken(one), scheduled_for=now, spec=BEHIND) for one in (1, 2)]
     monkeypatch.setattr(Waking, "store", bench.claims)
-    bench.waking.on_told = lambda: None
+    bench.waking.on_queued = lambda: None
     bench.takes(2)
     assert (len(bench.active_runs.list_open_claims()), bench.active_runs.starts_in) == (2, None)
     bench.waking.wake_due()

@@ -152,7 +152,7 @@ def test_an_error_of_the_store_at_a_gate_tells_of_each_claim_that_is_left(
     monkeypatch.setattr(UpstreamAdmission, "concerns_claim", lambda *_: True)
     monkeypatch.setattr(UpstreamAdmission, "admit_claims", away)
     monkeypatch.setattr(Waking, "store", scene.store)
-    scene.waking.on_told = lambda: None
+    scene.waking.on_queued = lambda: None
     scene.waking.ask_about_claims([scene.asked], ())
     scene.waking.wake_due()
     scene.next_round()

@@ -106,7 +106,7 @@ def test_what_a_feature_stumbles_over_is_not_looked_at_again_and_the_others_go_o
     made = Waking(open_store("memory://stumbles"), ManualClock(START), {}, lambda: None, [
         lambda _: Hooks(waker=Stumbles()), lambda _: Hooks(waker=Goes()),
     ])  # fmt: skip
-    made.on_told = lambda: None
+    made.on_queued = lambda: None
     stumbles, goes = made.wakers
     made.queue_triggers([(stumbles, "x"), (goes, "y")])
     for _ in range(3):
@@ -171,7 +171,7 @@ def test_what_one_feature_cannot_ask_sends_back_no_claim_of_another(tmp_path: Pa
 
     rooms_of = [lambda _: Hooks(Cannot()), lambda _: Hooks(Can())]
     made = Waking(open_store(f"memory://{tmp_path.name}"), ManualClock(START), {}, lambda: None, rooms_of)
-    made.on_told = lambda: None
+    made.on_queued = lambda: None
     told: list[tuple[int, bool]] = []
     made.on_answer = lambda claim, answer: told.append((claim.id, isinstance(answer, Begin)))
     made.ask_about_claims([Scene().claim(1), Scene().claim(2)], ())
@@ -193,7 +193,7 @@ def test_what_is_told_while_it_is_looked_at_waits_for_the_next_look(tmp_path: Pa
     made = Waking(
         open_store(f"memory://{tmp_path.name}"), ManualClock(START), {}, lambda: None, [lambda _: Hooks(waker=Asks())]
     )
-    made.on_told = lambda: None
+    made.on_queued = lambda: None
     made.queue_triggers([(made.wakers[0], 0)])
     made.wake_due()
     assert asked == [[0]]
@@ -211,7 +211,7 @@ def test_a_feature_that_is_wrong_about_a_claim_sends_it_back_and_the_thread_live
     made = Waking(
         open_store(f"memory://{tmp_path.name}"), ManualClock(START), {}, lambda: None, [lambda _: Hooks(Wrong())]
     )
-    made.on_told = lambda: None
+    made.on_queued = lambda: None
     told: list[tuple[int, object]] = []
     made.on_answer = lambda claim, answer: told.append((claim.id, answer))
     made.ask_about_claims([Scene().claim(1)], ())

@@ -76,7 +76,7 @@ def store() -> Counted:
 
 def watch(store: Counted, woken: list[None]) -> Waking:
     found = Waking(store, ManualClock(START), {}, lambda: woken.append(None), [make_after_hooks])
-    found.on_told = lambda: None  # each test turns it by hand: its own thread would be quicker at times
+    found.on_queued = lambda: None  # each test turns it by hand: its own thread would be quicker at times
     found.learn_view(store.look())
     store.reads.clear()
     return found

@@ -1,4 +1,4 @@
-"""May a run begin that comes after others?"""
+"""Decide whether a dependent run may start, by its gate."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ _log = Logger("cronsensus.node")
 
 PARKED_ON = "upstreams"
 CAME_AFTER = "came_after"
-"""The name of the extra of a run that has what it came after."""
+"""The name of the extra of a run that has its upstream occurrences."""
 AT_GATE = timedelta(seconds=0.5)
-"""How much later than the claim what it comes after may have ended: the audit, which cannot know when a gate was asked,
+"""How much later than the claim an upstream may have ended: the audit, which does not know when a gate was decided,
 allows a second."""
 
 
 class UpstreamAdmission(Admission):
-    """Asks the gate of each claim that comes after others."""
+    """Decides the gate of each claim of a dependent job."""
 
     def __init__(self, host: Host) -> None:
         self._registry = host.registry
 
     def concerns_claim(self, claim: Claim) -> bool:
-        """Return whether a claim has a nominal time, and its job comes after others by its definition in the store."""
+        """Return whether a claim has a nominal time, and its job's stored definition has upstreams."""
         return claim.scheduled_for is not None and claim.spec.after is not None
 
     def admit_claims(
         self, store: Store, claims: Sequence[Claim], company: Collection[Claim]
     ) -> Mapping[int, Begin | Then]:
-        """Let begin what its gate lets through, and park or skip the rest.
+        """Admit claims whose gate is open, and park or skip the rest.
 
-        What was claimed in ``company`` is not asked for: it is active. That may be over by then; what is parked because
-        of it is looked at once more when the store has it parked.
+        Upstreams in ``company`` are not read, because they are active. They may end meanwhile; a claim that is parked
+        because of that is checked again once the store has parked it.
         """
         active = {(one.job, one.scheduled_for) for one in company if one.scheduled_for is not None}
         gates = Gates(store, active, now=max(claim.claimed_at for claim in claims))
@@ -67,28 +67,28 @@ class UpstreamAdmission(Admission):
         gate, found = gates.decide_gate(claim.spec, sleeper_of(claim), results)
         if gate.decision == "run" and began_before(claim, gates.last_end(claim.spec, sleeper_of(claim))):
             return None
-        # What has been parked on something else since went through its gate: what is retried of its upstreams does not
-        # undo that.
+        # A claim that has been parked for something else since has passed its gate already: a retry of its upstreams
+        # does not undo that.
         if gate.decision == "run" or claim.listed is not None:
             return Begin({CAME_AFTER: CameAfter(found, results)})
         return refusal_of(gate)
 
 
 def refusal_of(gate: Gate) -> Then:
-    """Return what becomes of a claim that its gate does not let through."""
+    """Return the end of a claim that its gate does not admit."""
     if gate.decision == "wait":
         return Parked(PARKED_ON, reason=f"waits {gate.reason}")
     return Final(State.SKIPPED, gate.reason)
 
 
 def began_before(claim: Claim, end: datetime | None) -> bool:
-    """Whether the record of a claim would say that it began before what it comes after had ended.
+    """Whether the record of a claim would have it start before its upstream had ended.
 
-    It stood at its gate while that ended. Given back, it is claimed anew, and begins after it for everybody to see.
+    It waited at its gate while the upstream ended. Released and claimed anew, it visibly starts after that.
     """
     return end is not None and end > max(claim.claimed_at, claim.due_at) + AT_GATE
 
 
 def sleeper_of(claim: Claim) -> Sleeper:
-    """Return a claim as it stands in the list of what is parked."""
+    """Return a claim in the form of a parked occurrence."""
     return Sleeper(claim.id, claim.job, PARKED_ON, claim.scheduled_for, claim.created_at)

@@ -1,4 +1,4 @@
-"""What a run came after, also in a process of its own: results as JSON text, read there by what annotations say."""
+"""Pass a run's upstream results to a process of its own: as JSON text, typed there by the annotations."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from cronsensus.payload.typed import UNTYPED, Types, to_plain
 
 @dataclass(frozen=True, slots=True)
 class CameAfter:
-    """What a run came after, by job; ``results``: how this program reads what they returned."""
+    """A run's upstream occurrences, by job; ``results``: how this program reads their results."""
 
     times: Found
     results: UpstreamResults | None = None
 
     def pack_call(self) -> tuple[str, Any]:
-        """Return it as a message can hold it, and what reads that."""
+        """Return the name of the function that reads it, and its contents for a message."""
         results = self.results or UpstreamResults()
         return f"{__name__}:{unpack_upstreams.__name__}", msgspec.to_builtins(
             {job: _pack_upstream(job, some, results) for job, some in self.times.items()}
@@ -30,26 +30,29 @@ class CameAfter:
 
 
 class _Packed(msgspec.Struct, frozen=True):
-    """One upstream of a run.
+    """An upstream of a run.
 
     Attributes:
-        target: its function, whose return annotation tells how a result is read; ``None``: that cannot be imported.
-        times: of each nominal time that counts: when, verdict, result as JSON text, and run.
+        target: its function, whose return annotation has the type of the result; ``None``: it cannot be imported.
+        times: for each nominal time that counts: when, verdict, result as JSON text, and run.
     """
 
     target: Target | None
     times: list[tuple[datetime, str, str | None, int | None]]
 
 
-def _pack_upstream(job: str, some: tuple[Upstream[Any], ...], results: UpstreamResults) -> _Packed:
+def _pack_upstream(job: str, occurrences: tuple[Upstream[Any], ...], results: UpstreamResults) -> _Packed:
     function, types = results.functions.get(job), results.types.get(job, UNTYPED)
     target = None
     if function is not None:
         try:
             target = locate_function(function)
         except UnsupportedFunction:
-            types = UNTYPED  # nobody could read it there by its annotation
-    times = [(one.scheduled_for, one.verdict, _text_of(one.result, types), one.run) for one in some]
+            types = UNTYPED  # its annotation cannot be read in the other process
+    times = [
+        (upstream.scheduled_for, upstream.verdict, _text_of(upstream.result, types), upstream.run)
+        for upstream in occurrences
+    ]
     return _Packed(target, times)
 
 
@@ -61,13 +64,13 @@ def _text_of(result: Any, types: Types) -> str | None:
 
 
 def unpack_upstreams(packed: Any) -> CameAfter:
-    """Return what a run came after, in the process that runs it.
+    """Return a run's upstream occurrences, in the process that runs it.
 
     Raises:
-        Exception: whatever an upstream's module raises when it is imported.
+        Exception: an exception that importing an upstream's module raises.
     """
     upstreams = msgspec.convert(packed, dict[str, _Packed])
-    return CameAfter({job: tuple(_rebuild_upstreams(job, one)) for job, one in upstreams.items()})
+    return CameAfter({job: tuple(_rebuild_upstreams(job, upstream)) for job, upstream in upstreams.items()})
 
 
 def _rebuild_upstreams(job: str, packed: _Packed) -> list[Upstream[Any]]:

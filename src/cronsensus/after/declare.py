@@ -1,4 +1,4 @@
-"""Jobs with ``after=``: what a user writes, checked, and made into what a node needs."""
+"""Read and check the options of jobs with ``after=``, and make the rules that a node needs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Upstreams = Named | str | Sequence[Named | str] | Mapping[Any, Literal["same", "
 
 
 class AfterOptions(TypedDict, total=False):
-    """The options of a job that comes after others; see ``Scheduler.job``."""
+    """The options of a dependent job; see ``Scheduler.job``."""
 
     after: Upstreams | None
     when: When | Mapping[Any, When] | None
@@ -29,12 +29,12 @@ class AfterOptions(TypedDict, total=False):
 
 
 DEFAULTS: dict[str, Any] = {"overlap": "allow", "concurrency": 1, "catch_up": "all"}
-"""Policies of such a job, unless it says otherwise: its upstreams decide which nights run."""
+"""Default policies of a dependent job: its upstreams decide which nights run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """What a job's options say of the jobs before it: which, how their results are read, and its trigger."""
+    """A dependent job's rules, how it reads its upstreams' results, and its trigger."""
 
     after: After
     results: UpstreamResults
@@ -44,26 +44,28 @@ class Behind:
 def read_after(
     job: str, options: Mapping[str, Any], own: Trigger | None, declared: Declarations, policies: Mapping[str, Any]
 ) -> Behind | None:
-    """Return what a job comes after; ``None``: nothing.
+    """Read the options for a job's upstreams; ``None``: it has none.
 
     Raises:
-        InvalidOption: an upstream that is not declared, or options that make no sense; the message says what to write.
+        InvalidOption: an upstream that is not declared, or contradictory options; the message has what to write.
     """
-    given = options.get("after")
-    if not given:
+    upstreams = options.get("after")
+    if not upstreams:
         for name in ("when", "wait_for"):
             if options.get(name) is not None:
                 raise InvalidOption(f"{name}=… is for jobs that come after others; give after=[…]")
         return None
-    if isinstance(given, str) or not isinstance(given, Sequence | Mapping):
-        given = [given]
+    if isinstance(upstreams, str) or not isinstance(upstreams, Sequence | Mapping):
+        upstreams = [upstreams]
     if policies.get("overlap", "allow") != "allow":
         raise InvalidOption(
             f"{job!r} comes after others, so overlap={policies['overlap']!r} would let one that waits stop all behind "
             "it; leave it out (concurrency=1 keeps its runs apart)"
         )
-    which = {name_of(one): which for one, which in given.items()} if isinstance(given, Mapping) else {}
-    names = list(which) if which else [name_of(one) for one in given]
+    which = (
+        {name_of(upstream): which for upstream, which in upstreams.items()} if isinstance(upstreams, Mapping) else {}
+    )
+    names = list(which) if which else [name_of(upstream) for upstream in upstreams]
     for name in names:
         if declared.spec(name) is None:
             raise InvalidOption(
@@ -72,9 +74,11 @@ def read_after(
             )
         check_choice(which.get(name, "same"), Which, what=f"after={{{name}: …}}")
     when = options.get("when")
-    for one in when if isinstance(when, Mapping) else ():
-        if name_of(one) not in names:
-            raise InvalidOption(f"when={{{name_of(one)}: …}}: {job!r} does not come after that; name it in after=, too")
+    for upstream in when if isinstance(when, Mapping) else ():
+        if name_of(upstream) not in names:
+            raise InvalidOption(
+                f"when={{{name_of(upstream)}: …}}: {job!r} does not come after that; name it in after=, too"
+            )
     trigger = own or _common_trigger(job, names, declared)
     _require_same(job, trigger, [name for name in names if which.get(name) is None], declared, own=own is not None)
     wait_for = WAIT_FOR if options.get("wait_for") is None else parse_duration(options["wait_for"], what="wait_for")
@@ -84,14 +88,16 @@ def read_after(
         After(tuple(Rule(name, _read_when(when, name), which.get(name, "same")) for name in names), wait_for),
         UpstreamResults(
             types={name: registered.result_types for name, registered in known.items()},
-            functions={name: one for name, registered in known.items() if (one := registered.returning) is not None},
+            functions={
+                name: returning for name, registered in known.items() if (returning := registered.returning) is not None
+            },
         ),
         trigger,
     )
 
 
 def _require_kept(job: str, names: Sequence[str], wait_for: timedelta, declared: Declarations) -> None:
-    """Raise where a job would wait for one whose end may be forgotten by then."""
+    """Raise if a job would wait longer for an upstream than that keeps its ends."""
     for name in names:
         spec = declared.spec(name)
         if spec is not None and spec.policies.keep < wait_for:
@@ -104,13 +110,13 @@ def _require_kept(job: str, names: Sequence[str], wait_for: timedelta, declared:
 
 def _read_when(when: Any, job: str) -> When:
     if isinstance(when, Mapping):
-        when = next((value for one, value in when.items() if name_of(one) == job), None)
-    chosen: When = check_choice("succeeded" if when is None else when, When, what="when")
-    return chosen
+        when = next((value for upstream, value in when.items() if name_of(upstream) == job), None)
+    choice: When = check_choice("succeeded" if when is None else when, When, what="when")
+    return choice
 
 
 def _common_trigger(job: str, names: Sequence[str], declared: Declarations) -> Trigger:
-    """Return the trigger of the upstreams, which are all the same."""
+    """Return the trigger that the upstreams have in common."""
     triggers = {name: spec.trigger for name in names if (spec := declared.spec(name)) is not None}
     for name, trigger in triggers.items():
         if trigger is None:
@@ -124,7 +130,7 @@ def _common_trigger(job: str, names: Sequence[str], declared: Declarations) -> T
 
 
 def _require_same(job: str, trigger: Trigger, names: Sequence[str], declared: Declarations, *, own: bool) -> None:
-    """Raise where a job and one of its upstreams have different schedules, and nothing is said about it."""
+    """Raise if a job and an upstream have different schedules, and no option decides which times count."""
     for name in names:
         spec = declared.spec(name)
         theirs = None if spec is None else spec.trigger

@@ -1,4 +1,4 @@
-"""List what comes after a job, and plan which of it runs again with it."""
+"""List the downstream jobs of a job, and plan which of them run again with it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from cronsensus.timing.instants import format_instant
 
 @dataclass(frozen=True, slots=True)
 class Downstream:
-    """The jobs that come after a job, directly or not.
+    """The downstream jobs of a job, direct or not.
 
     Attributes:
-        jobs: those that wait for the same nominal time; each stands behind its upstreams.
+        jobs: those that wait for the same nominal time, upstreams first.
         others: those that wait for other times. They are not run again.
     """
 
@@ -28,7 +28,7 @@ class Downstream:
 
 
 def list_downstream(rules: Mapping[str, Sequence[Rule]], job: str) -> Downstream:
-    """Return the jobs that come after a job. Each stands behind its upstreams."""
+    """Return the downstream jobs of a job, upstreams first."""
     downstream: dict[str, None] = {job: None}
     others: dict[str, None] = {}
     rules, _ = without_circles(rules)
@@ -42,7 +42,7 @@ def list_downstream(rules: Mapping[str, Sequence[Rule]], job: str) -> Downstream
 
 
 def names_after(rules: Mapping[str, Sequence[Rule]], job: str) -> tuple[str, ...]:
-    """Return the names of all jobs that come after a job, directly or not."""
+    """Return the names of all downstream jobs of a job, direct or not."""
     found = list_downstream(rules, job)
     return (*found.jobs, *found.others)
 
@@ -52,7 +52,7 @@ class TriggerPlan:
     """Which jobs run after a job that is triggered with its downstream.
 
     Attributes:
-        jobs: those that run. Each stands behind its upstreams.
+        jobs: those that run, upstreams first.
         left_out: those that do not run, and why.
     """
 
@@ -64,7 +64,7 @@ def plan_trigger(rules: Mapping[str, Sequence[Rule]], job: str) -> TriggerPlan:
     """Return which jobs run after a job that is triggered with its downstream.
 
     Raises:
-        InvalidOption: the job comes after another one, and would wait for it.
+        InvalidOption: the job itself has upstreams, and would wait for them.
     """
     if rules.get(job):
         before = ", ".join(repr(rule.job) for rule in rules[job])
@@ -85,12 +85,12 @@ def plan_trigger(rules: Mapping[str, Sequence[Rule]], job: str) -> TriggerPlan:
 
 @dataclass(frozen=True, slots=True)
 class RetryPlan:
-    """Which runs are tried again when a run is retried with its downstream.
+    """Which runs are retried when a run is retried with its downstream.
 
     Attributes:
-        runs: those that are tried again. Each stands behind its upstreams, so that its gate finds them active. If the
-            first one was tried again already, only those are here that were not.
-        left_out: jobs of which nothing is tried again, and why.
+        runs: the runs to retry, upstreams first, so that a gate finds its upstreams active. If the first run was
+            retried already, only those that were not.
+        left_out: jobs without a retry, and why.
     """
 
     runs: tuple[Occurrence, ...]
@@ -98,16 +98,16 @@ class RetryPlan:
 
 
 def retried_already(occurrence: int, newest: int, state: State) -> str:
-    """Return the message for a second retry of a run: what the first one made, and what to type for one more."""
+    """Return the message for a second retry of a run: the first retry, and what to type for another."""
     more = f"for one more: cronsensus runs retry {occurrence} --again"
     next_step = more if state.final else f"see it: cronsensus runs show {newest}"
     return f"run {occurrence} was tried again already as run {newest} ({state}); {next_step}"
 
 
 def plan_retry(store: Store, rules: Mapping[str, Sequence[Rule]], run: Occurrence) -> RetryPlan:
-    """Return which runs to try again with a run that has ended: that run, and those that came after it.
+    """Return the runs to retry with a run that has ended: that run, and its downstream runs.
 
-    A second call returns what the first one's caller has not tried again yet.
+    A second call returns the runs that the first call's caller has not retried yet.
 
     Raises:
         InvalidOption: the run has no nominal time, so nothing comes after it.

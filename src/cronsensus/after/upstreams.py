@@ -1,4 +1,4 @@
-"""What became of the jobs that an occurrence comes after: read from the ledger, and put before its gate."""
+"""Read what became of an occurrence's upstreams from the ledger, and decide its gate."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ _MICROSECOND = timedelta(microseconds=1)
 _FIRST_STEP, _LONGEST_STEP = timedelta(minutes=1), timedelta(days=366 * 5)
 _PAGE = 500
 MOST_IN_PERIOD = 10_000
-"""Nominal times of an upstream that one run may come after; with more of them it is skipped."""
+"""Most nominal times of an upstream that a run may come after; with more of them it is skipped."""
 _TOGETHER = 4
-"""From so many nominal times of one upstream on, they are read together."""
+"""From this many nominal times of an upstream on, they are read together."""
 _SPARSE = 20
-"""For each so many of them one page more is read of what lies between: of an upstream that runs far more often, each is
-looked at alone."""
+"""For this many nominal times, one more page is read of the occurrences in between. If the upstream runs far more often
+than that, each time is read alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamResults(Part):
-    """How this program reads what the jobs returned that a job of its code comes after.
+    """How this program reads the results of a job's upstreams.
 
     Attributes:
-        types: how each result is read, by the upstream's name.
-        functions: of the upstreams, by name, as far as they are known here; a process of a job's own imports them.
+        types: the type of each result, by the upstream's name.
+        functions: of the upstreams that are declared here, by name; a job's own process imports them.
     """
 
     types: Mapping[str, Any] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class UpstreamResults(Part):
 
 @dataclass(frozen=True, slots=True)
 class Upstream(Generic[T_co]):
-    """One occurrence that a run came after.
+    """An occurrence that a run came after.
 
     Attributes:
         result: what its function returned; ``None`` if it did not succeed.
@@ -64,7 +64,7 @@ class Upstream(Generic[T_co]):
 
 
 class Upstreams:
-    """What a run came after, by job or by name."""
+    """The upstream occurrences of a run, by job or by name."""
 
     def __init__(self, found: Mapping[str, tuple[Upstream[Any], ...]], *, of_item: bool = False) -> None:
         self._found = found
@@ -77,10 +77,10 @@ class Upstreams:
     @overload
     def __getitem__(self, job: Callable[..., T]) -> Upstream[T]: ...
     def __getitem__(self, job: Any) -> Upstream[Any]:
-        """Return the occurrence of an upstream; of several nominal times the last.
+        """Return the occurrence of an upstream; if there are several nominal times, the last one.
 
         Raises:
-            KeyError: this run did not come after it.
+            KeyError: the job is no upstream of this run.
         """
         return self.all(job)[-1]
 
@@ -91,10 +91,10 @@ class Upstreams:
     @overload
     def all(self, job: Callable[..., T]) -> tuple[Upstream[T], ...]: ...
     def all(self, job: Any) -> tuple[Upstream[Any], ...]:
-        """Return the occurrences of an upstream, the earliest first: those ``"all_in_period"``.
+        """Return all occurrences of an upstream, the earliest first (several with ``"all_in_period"``).
 
         Raises:
-            KeyError: as above.
+            KeyError: the job is no upstream of this run.
         """
         name = job if isinstance(job, str) else getattr(job, "name", job)
         if not self._found.get(name):
@@ -117,7 +117,7 @@ class Upstreams:
 
 
 Found = Mapping[str, tuple[Upstream[Any], ...]]
-"""What a run came after, by job."""
+"""The upstream occurrences of a run, by job."""
 
 
 class _Seen(NamedTuple):
@@ -126,90 +126,95 @@ class _Seen(NamedTuple):
 
 
 class Gates:
-    """One look at the gates of several occurrences: what one upstream became is read once."""
+    """Decides the gates of several occurrences; the state of each upstream is read only once."""
 
     def __init__(
         self, store: Store, running: Collection[tuple[str, datetime]] = (), *, now: datetime | None = None
     ) -> None:
-        """Look into ``store``.
+        """Read from ``store``.
 
         Args:
-            store: what knows what became of upstreams.
-            running: nominal times of jobs that are known to be active: not asked for.
-            now: the store's clock, a moment ago; ``None``: it is asked where anything waits.
+            store: has the upstreams' occurrences and verdicts.
+            running: nominal times of jobs that are known to be active, so they are not read.
+            now: the store's clock, a moment ago; ``None``: it is read if anything waits.
         """
         self._store = store
         self._jobs: dict[str, JobView | None] = {}
-        self._seen: dict[tuple[str, datetime], _Seen] = {one: _Seen("wait", None) for one in running}
+        self._seen: dict[tuple[str, datetime], _Seen] = {key: _Seen("wait", None) for key in running}
         self._now = now
 
-    def _waited_times(self, one: Sleeper) -> timedelta:
-        # Not a cached_property: before Python 3.12 all instances share its lock, so the claims of one node would wait
-        # for another thread that asks a store which does not answer.
+    def _waited_times(self, sleeper: Sleeper) -> timedelta:
+        # Not a cached_property: before Python 3.12 all instances share its lock, so the claims of a node would wait
+        # for another thread that waits for a store.
         if self._now is None:
             self._now = self._store.now()
-        return self._now - one.created_at
+        return self._now - sleeper.created_at
 
     def read_upstreams(self, sleepers: Sequence[tuple[JobSpec, Sleeper]]) -> None:
-        """Read together what many wait for: they may be all the nights of one upstream that does not end."""
+        """Read many nominal times of an upstream together: many nights may wait for one that does not end."""
         times: dict[str, set[datetime]] = defaultdict(set)
-        for spec, one in sleepers:
+        for spec, sleeper in sleepers:
             for rule in () if spec.after is None else spec.after.upstreams:
-                if rule.which == "same" and one.scheduled_for is not None:
-                    times[rule.job].add(one.scheduled_for)
+                if rule.which == "same" and sleeper.scheduled_for is not None:
+                    times[rule.job].add(sleeper.scheduled_for)
         for job, wanted in times.items():
             wanted -= {time for seen, time in self._seen if seen == job}
             if len(wanted) >= _TOGETHER:
                 self._read_together(job, wanted)
 
     def _read_together(self, job: str, wanted: Collection[datetime]) -> None:
-        """Read what there is of many nominal times, and of those that have nothing why."""
-        view = self._read_job(job)  # first, as below
+        """Read the occurrences of many nominal times, and the verdicts of those that have none."""
+        view = self._read_job(job)  # first: see ``_read_time``
         since, until = min(wanted), max(wanted)
         if view is None or not self._read_times(job, since, until, pages=1 + len(wanted) // _SPARSE):
-            return  # too much lies between: the rest is looked at one by one
-        left = [time for time in wanted if (job, time) not in self._seen]
-        ranges = list(every_range(self._store, job, since, until)) if left else []
-        for time in left:
-            decided = next((one for one in ranges if one.range.first <= time <= one.range.last), None)
+            return  # too many others in between: the rest is read one by one
+        without_occurrence = [time for time in wanted if (job, time) not in self._seen]
+        ranges = list(every_range(self._store, job, since, until)) if without_occurrence else []
+        for time in without_occurrence:
+            decided = next((entry for entry in ranges if entry.range.first <= time <= entry.range.last), None)
             self._seen[job, time] = _without_occurrence(view, time, decided)
 
-    def decide_gate(self, spec: JobSpec, one: Sleeper, results: UpstreamResults | None = None) -> tuple[Gate, Found]:
-        """Return what to do with an occurrence of a job, and what it came after.
+    def decide_gate(
+        self, spec: JobSpec, sleeper: Sleeper, results: UpstreamResults | None = None
+    ) -> tuple[Gate, Found]:
+        """Decide the gate of an occurrence, and return its upstream occurrences.
 
-        One without a nominal time has no gate. ``results``: how what the upstreams returned is read; else it is not.
+        An occurrence without a nominal time has no gate. ``results``: how to read the upstreams' results; ``None``:
+        they are not read.
         """
-        if one.scheduled_for is None or (after := spec.after) is None:
+        if sleeper.scheduled_for is None or (after := spec.after) is None:
             return Gate("run"), {}
-        found = {
-            rule.job: list(self._times_of_upstream(rule, one.scheduled_for, spec.trigger)) for rule in after.upstreams
+        times_by_job = {
+            rule.job: list(self._times_of_upstream(rule, sleeper.scheduled_for, spec.trigger))
+            for rule in after.upstreams
         }
         verdicts: dict[str, Sequence[Verdict]] = {
-            job: [seen.verdict for _, seen in times] or ["missing"] for job, times in found.items()
+            job: [seen.verdict for _, seen in times] or ["missing"] for job, times in times_by_job.items()
         }
-        waits = any("wait" in each for each in verdicts.values())
-        waited = self._waited_times(one) if waits else timedelta(0)
+        waits = any("wait" in of_upstream for of_upstream in verdicts.values())
+        waited = self._waited_times(sleeper) if waits else timedelta(0)
         decided = gate(after.upstreams, verdicts, waited=waited, wait_for=after.wait_for)
         if decided.decision != "run":
             return decided, {}
         return decided, {
-            job: tuple(_make_upstream(job, time, seen, results) for time, seen in times) for job, times in found.items()
+            job: tuple(_make_upstream(job, time, seen, results) for time, seen in times)
+            for job, times in times_by_job.items()
         }
 
-    def last_end(self, spec: JobSpec, one: Sleeper) -> datetime | None:
-        """Return when the last of what an occurrence comes after ended, as ``decide_gate`` has found it."""
-        if one.scheduled_for is None or spec.after is None:
+    def last_end(self, spec: JobSpec, sleeper: Sleeper) -> datetime | None:
+        """Return when an occurrence's last upstream ended, as ``decide_gate`` has read it."""
+        if sleeper.scheduled_for is None or spec.after is None:
             return None
         times = [
             seen
             for rule in spec.after.upstreams
-            for _, seen in self._times_of_upstream(rule, one.scheduled_for, spec.trigger)
+            for _, seen in self._times_of_upstream(rule, sleeper.scheduled_for, spec.trigger)
         ]
         ends = [seen.occurrence.finished_at for seen in times if seen.occurrence is not None]
         return max((end for end in ends if end is not None), default=None)
 
     def _times_of_upstream(self, rule: Rule, time: datetime, own: Trigger | None) -> Iterator[tuple[datetime, _Seen]]:
-        """Give the nominal times of an upstream that count, with what became of each."""
+        """Yield the nominal times of an upstream that count, with the state of each."""
         if rule.which == "same":
             yield time, self._seen_at(rule.job, time)
             return
@@ -232,21 +237,21 @@ class Gates:
             seen = self._seen_at(rule.job, at)
             yield at, seen
             if is_against(rule, seen.verdict):
-                return  # the others do not matter any more, and may be many
+                return  # the gate is decided, and there may be many others
             at = trigger.next_after(at)
         if at is not None and at <= time:
-            yield at, _Seen("missing", None)  # nobody has looked at those that are left
+            yield at, _Seen("missing", None)  # too many: the rest is not read
 
     def _read_times(self, job: str, since: datetime, until: datetime, *, pages: int = sys.maxsize) -> bool:
-        """Read what there is of several nominal times, at most so many pages; return whether that is all."""
-        self._read_job(job)  # first, as below
+        """Read the occurrences of several nominal times, at most ``pages`` pages; return whether these were all."""
+        self._read_job(job)  # first: see ``_read_time``
         where, after = OccurrenceFilter(job=job, scheduled_from=since, scheduled_until=until), None
         for _ in range(pages):
             page = self._store.occurrences(where, after=after, limit=_PAGE)
-            for one in page:
-                if one.scheduled_for is not None:
-                    # Newest first, and it is the newest that counts.
-                    self._seen.setdefault((job, one.scheduled_for), _seen_of(one))
+            for occurrence in page:
+                if occurrence.scheduled_for is not None:
+                    # Newest first, and the newest counts.
+                    self._seen.setdefault((job, occurrence.scheduled_for), _seen_of(occurrence))
             if len(page) < _PAGE:
                 return True
             after = page[-1].id
@@ -266,7 +271,7 @@ class Gates:
         at = OccurrenceFilter(job=job, scheduled_from=time, scheduled_until=time)
         if newest := self._store.occurrences(at, limit=1):
             return _seen_of(newest[0])
-        # The job before the rest: what its watermark has passed was decided by then, so the reads that follow find it.
+        # The job first: times up to its watermark are decided by then, so the later reads find them.
         known = job in self._jobs
         view = self._read_job(job)
         if view is None:
@@ -279,7 +284,7 @@ class Gates:
 
 
 def _without_occurrence(view: JobView, time: datetime, decided: LedgerRange | None) -> _Seen:
-    """Return what became of a nominal time that has no occurrence; ``view`` was read before that was known."""
+    """Return the verdict of a nominal time that has no occurrence; ``view`` was read before that was found."""
     if decided is not None:
         return _Seen("skipped" if decided.range.state is State.SKIPPED else "missed", None)
     if view.horizon is not None and time <= view.horizon:
@@ -291,17 +296,17 @@ def _without_occurrence(view: JobView, time: datetime, decided: LedgerRange | No
     return _Seen("wait", None)
 
 
-def _seen_of(one: Occurrence) -> _Seen:
-    return _Seen(cast("Verdict", str(one.state)) if one.state.final else "wait", one)
+def _seen_of(occurrence: Occurrence) -> _Seen:
+    return _Seen(cast("Verdict", str(occurrence.state)) if occurrence.state.final else "wait", occurrence)
 
 
 def _make_upstream(job: str, time: datetime, seen: _Seen, results: UpstreamResults | None) -> Upstream[Any]:
-    one = seen.occurrence
-    if one is None:
+    occurrence = seen.occurrence
+    if occurrence is None:
         return Upstream(job, time, seen.verdict)
     types = None if results is None else results.types.get(job)
-    result = None if one.state is not State.SUCCEEDED or types is None else types.read_result(one.result)
-    return Upstream(job, time, seen.verdict, result, one.id)
+    result = None if occurrence.state is not State.SUCCEEDED or types is None else types.read_result(occurrence.result)
+    return Upstream(job, time, seen.verdict, result, occurrence.id)
 
 
 def last_until(trigger: Trigger, time: datetime) -> datetime | None:
@@ -316,13 +321,13 @@ def last_until(trigger: Trigger, time: datetime) -> datetime | None:
 
 
 def _last_time(trigger: Trigger, first: datetime, until: datetime) -> datetime:
-    """Return the last of the nominal times from ``first`` on: by halves, for there may be millions."""
+    """Return the last nominal time from ``first`` on, by bisection, because there may be millions."""
     last, end = first, until
     while (following := trigger.next_after(last)) is not None and following <= until:
         middle = last + (end - last) / 2
-        found = trigger.next_after(middle)
-        if found is None or found > until:
+        following_middle = trigger.next_after(middle)
+        if following_middle is None or following_middle > until:
             last, end = following, middle
         else:
-            last = found
+            last = following_middle
     return last

@@ -1,7 +1,7 @@
-"""Which runs that come after others can go on?
+"""Wake parked dependents whose upstreams are over.
 
-Looked at when an upstream ends on this node, when what is parked was planned here, when something is parked at its
-gate, and now and then for all that is parked.
+It checks them when an upstream ends on this node, when this node plans a parked occurrence, when a claim is parked at
+its gate, and now and then for all parked occurrences (a sweep).
 """
 
 from __future__ import annotations
@@ -26,54 +26,54 @@ from cronsensus.stores.values import View
 
 _PAGE = 200
 _SINGLY = 8
-"""Up to so many that may go on are read one by one; more by a look at all that is parked."""
+"""Up to so many occurrences are read one by one; for more, all parked ones are read in pages."""
 EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 class Ended(NamedTuple):
-    """A nominal time of a job is over."""
+    """A nominal time of a job has ended."""
 
     job: str
     at: datetime
 
 
 class Decided(NamedTuple):
-    """Times of a job were decided without an occurrence."""
+    """Nominal times of a job were decided without an occurrence (skipped or missed)."""
 
     job: str
 
 
 class Planned(NamedTuple):
-    """A nominal time of a job was planned parked: what it waits for may be over already."""
+    """An occurrence was planned as parked: its upstreams may be over already."""
 
     job: str
     at: datetime
 
 
 class Held(NamedTuple):
-    """A claim was parked at its gate: what it waits for may have ended meanwhile."""
+    """A claim was parked at its gate: its upstreams may have ended meanwhile."""
 
     sleeper: Sleeper
 
 
 class _Graph(NamedTuple):
-    """Which jobs come after others; replaced as a whole, because several threads read it.
+    """The edges between jobs; replaced as a whole, because several threads read it.
 
     Attributes:
-        edges: the definitions of those that do, by name.
-        downstream: by job, the names of those that come right after it.
+        edges: the definitions of dependent jobs, by name.
+        downstream: by job, the names of its direct dependents.
     """
 
     edges: Mapping[str, JobSpec]
     downstream: Mapping[str, frozenset[str]]
 
     def with_edges(self, specs: Collection[JobSpec]) -> _Graph:
-        """Return it with these definitions."""
-        pairs = [(rule.job, one.name) for one in specs if one.after is not None for rule in one.after.upstreams]
-        return _Graph({**self.edges, **{one.name: one for one in specs}}, self.downstream).with_pairs(pairs)
+        """Return the graph with these definitions added."""
+        pairs = [(rule.job, spec.name) for spec in specs if spec.after is not None for rule in spec.after.upstreams]
+        return _Graph({**self.edges, **{spec.name: spec for spec in specs}}, self.downstream).with_pairs(pairs)
 
     def with_pairs(self, pairs: Iterable[tuple[str, str]]) -> _Graph:
-        """Return it with upstreams, and what comes right after each."""
+        """Return the graph with pairs of an upstream and a dependent added."""
         downstream = dict(self.downstream)
         for upstream, name in pairs:
             downstream[upstream] = downstream.get(upstream, frozenset()) | {name}
@@ -81,7 +81,7 @@ class _Graph(NamedTuple):
 
 
 class UpstreamWaker(Waker):
-    """Wakes what is parked behind upstreams that are over."""
+    """Wakes parked dependents whose upstreams are over."""
 
     on = PARKED_ON
 
@@ -90,55 +90,55 @@ class UpstreamWaker(Waker):
         self._graph = _Graph({}, {})
         self._changing = threading.Lock()
         self._known = 0
-        """How many functions of the registry the graph knows of."""
+        """How many functions of the registry are in the graph."""
         self._parked = False
-        """Whether the last look showed anything that is parked."""
+        """Whether the last look showed parked occurrences."""
 
-    # --- what is known of the graph ----------------------------------------------------------------------------------
+    # --- the graph, as known here -------------------------------------------------------------------------------------
 
     def learn_view(self, view: View) -> None:
         """Note which jobs come after others, and whether anything is parked."""
         self._parked = view.parked
         edges = self._graph.edges
-        new = [one.spec for one in view.jobs if one.spec.after is not None and edges.get(one.spec.name) is not one.spec]
+        new = [job.spec for job in view.jobs if job.spec.after is not None and edges.get(job.spec.name) is not job.spec]
         if new:
             with self._changing:
                 self._graph = self._graph.with_edges(new)
 
     def has_downstream(self, job: str) -> bool:
-        """Whether any job is known to come after that one: from this program's code, a look, or the last sweep.
+        """Whether any job is known to depend on ``job``: from this program's code, a look, or the last sweep.
 
-        Of one that is not known, what is parked is woken by a sweep.
+        Dependents that are not known here are woken by a sweep.
         """
-        if self._known != len(self._registry):  # asked at each end, so worked out when one is added
+        if self._known != len(self._registry):  # called at each end of a run, so computed only after a change
             with self._changing:
                 self._graph = self._from_code(self._graph)
         return job in self._graph.downstream
 
     def _from_code(self, graph: _Graph) -> _Graph:
-        """Return a graph with what this program's code says as well."""
+        """Return the graph with the edges from this program's code added."""
         registry = dict(self._registry)
         self._known = len(registry)
-        found = {name: one.part_of(UpstreamResults) for name, one in registry.items()}
+        found = {name: registered.part_of(UpstreamResults) for name, registered in registry.items()}
         return graph.with_pairs(
             (upstream, name) for name, results in found.items() if results is not None for upstream in results.types
         )
 
     def _read_edges(self, store: Store) -> Mapping[str, JobSpec]:
-        """Return which jobs come after others, as the store says now."""
-        found = list(every_edge(store))
+        """Read the edges from the store, and rebuild the graph."""
+        specs = list(every_edge(store))
         with self._changing:
-            self._graph = self._from_code(_Graph({}, {}).with_edges(found))
+            self._graph = self._from_code(_Graph({}, {}).with_edges(specs))
             return self._graph.edges
 
     def _edges_of(self, store: Store, jobs: Collection[str]) -> Mapping[str, JobSpec]:
         edges = self._graph.edges
         return edges if edges.keys() >= {*jobs} else self._read_edges(store)
 
-    # --- what is to be looked at -------------------------------------------------------------------------------------
+    # --- what triggers a check ----------------------------------------------------------------------------------------
 
     def trigger_of_end(self, claim: Claim, then: Then) -> Hashable | None:
-        """Return the nominal time that is over, if anything comes after it, or the claim that was parked."""
+        """Return the nominal time that has ended, if it has dependents, or the claim that was parked."""
         if isinstance(then, Parked):
             return Held(sleeper_of(claim)) if then.on == PARKED_ON else None
         if isinstance(then, Final) and claim.scheduled_for is not None and self.has_downstream(claim.job):
@@ -146,142 +146,156 @@ class UpstreamWaker(Waker):
         return None
 
     def triggers_of_plans(self, plans: Sequence[Plan]) -> Iterable[Hashable]:
-        """Return what was planned parked, and the jobs of which times were decided without an occurrence.
+        """Return the occurrences planned as parked, and the jobs with times that were decided without an occurrence.
 
-        Who ended what it waits for may have looked before it was there. Of what is made after this look, whoever ends
-        what it waits for finds it. And nobody ends a time that was decided without an occurrence.
+        Whoever ended the upstreams may have looked before the parked occurrence existed, so it is checked here. Later
+        ends find it. A time that was decided without an occurrence has no run whose end would trigger a check.
         """
         for plan in plans:
-            yield from (Planned(plan.job, one.scheduled_for) for one in plan.occurrences if one.parked_on == PARKED_ON)
+            parked = (occurrence for occurrence in plan.occurrences if occurrence.parked_on == PARKED_ON)
+            yield from (Planned(plan.job, occurrence.scheduled_for) for occurrence in parked)
             if plan.verdicts and self.has_downstream(plan.job):
                 yield Decided(plan.job)
 
-    def find_wakeable(self, store: Store, told: dict[Hashable, None]) -> Collection[int]:
-        """Return whom to wake: behind what has ended first, then of what was planned, then of some that were parked."""
-        ended = [one for one in told if isinstance(one, Ended)]
-        decided = [one for one in told if isinstance(one, Decided)]
-        planned = [one for one in told if isinstance(one, Planned)]
-        held = [one for one in told if isinstance(one, Held)]
+    def find_wakeable(self, store: Store, triggers: dict[Hashable, None]) -> Collection[int]:
+        """Return occurrences to wake: first for ended upstreams, then of new plans, then a few that were parked."""
+        ended = [trigger for trigger in triggers if isinstance(trigger, Ended)]
+        decided = [trigger for trigger in triggers if isinstance(trigger, Decided)]
+        planned = [trigger for trigger in triggers if isinstance(trigger, Planned)]
+        held = [trigger for trigger in triggers if isinstance(trigger, Held)]
         if ended or decided:
-            _remove_told(told, [*ended, *decided])
-            return self._find_downstream(store, ended, {one.job for one in decided})
+            _remove_triggers(triggers, [*ended, *decided])
+            return self._find_downstream(store, ended, {trigger.job for trigger in decided})
         if planned:
-            _remove_told(told, planned)
+            _remove_triggers(triggers, planned)
             return self._among_planned(store, planned)
         if not self._parked:
-            # The others may sleep for minutes, and if this node dies nobody else knows that anything is parked.
+            # The other nodes may sleep for minutes, and if this node dies no other knows that anything is parked.
             store.notify()
             self._parked = True
-        some = held[:_SINGLY]
-        _remove_told(told, some)
-        parked = [one.sleeper for one in some]
-        return _find_free(Gates(store), self._edges_of(store, {one.job for one in parked}), parked)
+        checked = held[:_SINGLY]
+        _remove_triggers(triggers, checked)
+        parked = [trigger.sleeper for trigger in checked]
+        return _find_free(Gates(store), self._edges_of(store, {sleeper.job for sleeper in parked}), parked)
 
     def start_sweep(self, store: Store) -> Callable[[Sequence[Sleeper]], Collection[int]]:
-        """Return what looks at a page of what is parked behind upstreams."""
+        """Return the function that checks a page of parked occurrences."""
         gates, edges = Gates(store), self._read_edges(store)
 
         def find_in_page(page: Sequence[Sleeper]) -> Collection[int]:
-            return [*_find_free(gates, edges, page), *_behind_nothing(store, edges, page)]
+            return [*_find_free(gates, edges, page), *_without_upstreams(store, edges, page)]
 
         return find_in_page
 
-    # --- who may go on? ----------------------------------------------------------------------------------------------
+    # --- checking ---------------------------------------------------------------------------------------------------
 
     def _find_downstream(self, store: Store, ended: Collection[Ended], decided: Collection[str]) -> Collection[int]:
-        """Return what may go on of what is parked behind times that are over, or behind jobs that have decided some."""
+        """Return parked dependents that may go on after times that ended, or after jobs that decided some."""
         downstream = self._graph.downstream
-        names = {name for job in {*decided, *(one.job for one in ended)} for name in downstream.get(job, ())}
+        names = {name for job in {*decided, *(end.job for end in ended)} for name in downstream.get(job, ())}
         edges = self._edges_of(store, names)
-        behind = [
-            (name, rule, one.at)
+        affected = [
+            (name, rule, end.at)
             for name in names & edges.keys()
             if (after := edges[name].after) is not None
             for rule in after.upstreams
-            for one in ended
-            if rule.job == one.job
+            for end in ended
+            if rule.job == end.job
         ]
-        same = {(name, at) for name, rule, at in behind if rule.which == "same"}
-        others = {name for name, rule, _ in behind if rule.which != "same"}
-        others |= {name for job in decided for name in downstream.get(job, ()) if name in edges}
+        same_time = {(name, at) for name, rule, at in affected if rule.which == "same"}
+        any_time = {name for name, rule, _ in affected if rule.which != "same"}
+        any_time |= {name for job in decided for name in downstream.get(job, ()) if name in edges}
         gates = Gates(store)
-        if not others:
-            return _find_free(gates, edges, _parked_at(store, same), ended)
-        found: list[int] = []
+        if not any_time:
+            return _find_free(gates, edges, _parked_at(store, same_time), ended)
+        free: list[int] = []
         for page in _read_pages(store):
-            meant = [one for one in page if one.job in others or (one.job, one.scheduled_for) in same]
-            found += _find_free(gates, edges, meant, ended)
-        return found
+            candidates = [
+                sleeper
+                for sleeper in page
+                if sleeper.job in any_time or (sleeper.job, sleeper.scheduled_for) in same_time
+            ]
+            free += _find_free(gates, edges, candidates, ended)
+        return free
 
     def _among_planned(self, store: Store, planned: Collection[Planned]) -> Collection[int]:
-        """Return what waits for nothing of what was planned here: all that it comes after is over, or skipped."""
-        edges = self._edges_of(store, {one.job for one in planned})
-        gates = Gates(store, now=EARLIEST)  # whenever: they have waited for no time yet
-        asked = [
-            (edges[one.job], Sleeper(0, one.job, PARKED_ON, one.at, EARLIEST)) for one in planned if one.job in edges
+        """Return the occurrences planned here that need not wait: their upstreams are over, or skipped."""
+        edges = self._edges_of(store, {plan.job for plan in planned})
+        gates = Gates(store, now=EARLIEST)  # no time limit applies: they have not waited yet
+        sleepers = [
+            (edges[plan.job], Sleeper(0, plan.job, PARKED_ON, plan.at, EARLIEST))
+            for plan in planned
+            if plan.job in edges
         ]
-        gates.read_upstreams(asked)
+        gates.read_upstreams(sleepers)
         ready = {
-            (one.job, one.scheduled_for)
-            for spec, one in asked
-            if one.scheduled_for is not None and gates.decide_gate(spec, one)[0].decision != "wait"
+            (sleeper.job, sleeper.scheduled_for)
+            for spec, sleeper in sleepers
+            if sleeper.scheduled_for is not None and gates.decide_gate(spec, sleeper)[0].decision != "wait"
         }
-        return [one.id for one in _parked_at(store, ready)] if ready else ()
+        return [sleeper.id for sleeper in _parked_at(store, ready)] if ready else ()
 
 
-def _remove_told(told: dict[Hashable, None], what: Iterable[Hashable]) -> None:
-    for one in what:
-        del told[one]
+def _remove_triggers(triggers: dict[Hashable, None], processed: Iterable[Hashable]) -> None:
+    for trigger in processed:
+        del triggers[trigger]
 
 
 def _read_pages(store: Store, last: int = 0) -> Iterator[list[Sleeper]]:
     while page := store.parked(after=last, limit=_PAGE):
-        yield [one for one in page if one.on == PARKED_ON]
+        yield [sleeper for sleeper in page if sleeper.on == PARKED_ON]
         if len(page) < _PAGE:
             return
         last = page[-1].id
 
 
 def _parked_at(store: Store, times: Collection[tuple[str, datetime]]) -> list[Sleeper]:
-    """Return what is parked of some nominal times."""
+    """Return the parked occurrences of some nominal times."""
     if len(times) > 1:
-        first = store.parked(limit=_PAGE)
-        if len(first) < _PAGE or len(times) > _SINGLY:
-            rest = _read_pages(store, first[-1].id) if len(first) == _PAGE else ()
-            return [one for page in (first, *rest) for one in page if (one.job, one.scheduled_for) in times]
-    # However many others are parked, the next link of a chain is found by one read.
+        first_page = store.parked(limit=_PAGE)
+        if len(first_page) < _PAGE or len(times) > _SINGLY:
+            pages = _read_pages(store, first_page[-1].id) if len(first_page) == _PAGE else ()
+            return [
+                sleeper
+                for page in (first_page, *pages)
+                for sleeper in page
+                if (sleeper.job, sleeper.scheduled_for) in times
+            ]
+    # The next link of a chain is found by a single read, however many others are parked.
     return [
-        Sleeper(one.id, one.job, one.parked_on, one.scheduled_for, one.created_at)
+        Sleeper(occurrence.id, occurrence.job, occurrence.parked_on, occurrence.scheduled_for, occurrence.created_at)
         for job, at in times
-        for one in store.occurrences(
+        for occurrence in store.occurrences(
             OccurrenceFilter(job=job, states=(State.PENDING,), scheduled_from=at, scheduled_until=at)
         )
-        if one.parked_on is not None
+        if occurrence.parked_on is not None
     ]
 
 
 def _find_free(
     gates: Gates, edges: Mapping[str, JobSpec], parked: Sequence[Sleeper], ended: Collection[Ended] = ()
 ) -> list[int]:
-    """Return what of this waits for nothing any more."""
-    behind = [(edges[one.job], one) for one in parked if one.on == PARKED_ON and one.job in edges]
-    # What waits for nothing else is not asked about: its gate is, at its claim.
-    ready = [one.id for spec, one in behind if _only_after(spec, one, ended)]
-    asked = [(spec, one) for spec, one in behind if not _only_after(spec, one, ended)]
-    gates.read_upstreams(asked)
-    return ready + [one.id for spec, one in asked if gates.decide_gate(spec, one)[0].decision != "wait"]
+    """Return the ids of parked occurrences that need not wait any more."""
+    dependents = [
+        (edges[sleeper.job], sleeper) for sleeper in parked if sleeper.on == PARKED_ON and sleeper.job in edges
+    ]
+    # If its only upstream has ended, the gate is not decided here: it is decided at the claim.
+    ready = [sleeper.id for spec, sleeper in dependents if _only_after(spec, sleeper, ended)]
+    undecided = [(spec, sleeper) for spec, sleeper in dependents if not _only_after(spec, sleeper, ended)]
+    gates.read_upstreams(undecided)
+    return ready + [sleeper.id for spec, sleeper in undecided if gates.decide_gate(spec, sleeper)[0].decision != "wait"]
 
 
-def _only_after(spec: JobSpec, one: Sleeper, ended: Collection[tuple[str, datetime]]) -> bool:
-    """Whether all that it comes after is one nominal time, and that is over."""
-    if spec.after is None or len(spec.after.upstreams) != 1 or one.scheduled_for is None:
+def _only_after(spec: JobSpec, sleeper: Sleeper, ended: Collection[tuple[str, datetime]]) -> bool:
+    """Whether its only upstream is a single nominal time, which has ended."""
+    if spec.after is None or len(spec.after.upstreams) != 1 or sleeper.scheduled_for is None:
         return False
     [rule] = spec.after.upstreams
-    return rule.which == "same" and (rule.job, one.scheduled_for) in ended
+    return rule.which == "same" and (rule.job, sleeper.scheduled_for) in ended
 
 
-def _behind_nothing(store: Store, edges: Mapping[str, JobSpec], parked: Sequence[Sleeper]) -> list[int]:
-    """Return what comes after nothing any more: its job was defined anew."""
-    left = [one for one in parked if one.job not in edges]
-    living = {job: (view := store.job(job)) and view.retired_at is None for job in {one.job for one in left}}
-    return [one.id for one in left if living[one.job]]
+def _without_upstreams(store: Store, edges: Mapping[str, JobSpec], parked: Sequence[Sleeper]) -> list[int]:
+    """Return parked occurrences whose job was defined anew, without upstreams."""
+    orphans = [sleeper for sleeper in parked if sleeper.job not in edges]
+    living = {job: (view := store.job(job)) and view.retired_at is None for job in {sleeper.job for sleeper in orphans}}
+    return [sleeper.id for sleeper in orphans if living[sleeper.job]]

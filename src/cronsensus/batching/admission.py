@@ -1,4 +1,4 @@
-"""May an item of a batch begin, and what is called for a batch?"""
+"""Decide whether an item of a batch may start, and replace the function of a batch by its phases."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from cronsensus.stores.base import Store
 from cronsensus.timing.clock import Clock
 
 TRUSTED = 1.0
-"""Seconds for which a batch that was open counts as open: an item of it begins without asking."""
+"""Seconds for which an open batch still counts as open: its items start without a read of the store."""
 ENDED = Final(State.CANCELLED, Reason.BATCH_ENDED)
-"""What becomes of an item that has not begun when its batch is over."""
+"""The end of an item that has not started when its batch is over."""
 ADD_ITEMS = "add_items"
 """The name of the extra of a run that adds items to its batch."""
 
@@ -33,7 +33,7 @@ class BatchAdmission(Admission):
         self._store: Callable[[], Store] = host.store
         self._refuse = host.refuse
         self._open_at: dict[int, float] = {}
-        """When batches were seen to be open."""
+        """When each batch was last known to be open."""
         self._doubts = 0
         self._lock = threading.Lock()
 
@@ -45,10 +45,10 @@ class BatchAdmission(Admission):
         return registered is not None and is_batch(registered, claim)
 
     def decide_claim(self, claim: Claim) -> Begin | Then | None:
-        """Let begin what is a batch itself, and an item whose batch was open a moment ago."""
+        """Admit a batch itself, and an item whose batch was open a moment ago."""
         if claim.parent is None:
             return self._start_spec(claim)
-        # With ``stop_after`` each item is asked about: what was claimed when the last failed is all that may still run.
+        # With ``stop_after`` each item is checked: after the last tolerated failure only claimed items may still run.
         trusted = self._clock.monotonic() - self._open_at.get(claim.parent, -TRUSTED) < TRUSTED
         return self._start_spec(claim) if trusted and not self._tolerance_of(claim).stop_after else None
 
@@ -58,7 +58,7 @@ class BatchAdmission(Admission):
         claims: Sequence[Claim],
         company: Collection[Claim],  # noqa: ARG002
     ) -> Mapping[int, Begin | Then]:
-        """Let begin the items whose batches are open, and end the others."""
+        """Admit the items whose batches are open, and end the others."""
         tolerances = {claim.parent: self._tolerance_of(claim) for claim in claims if claim.parent is not None}
         asked_at, doubts = self._clock.monotonic(), self._doubts
         found = store.children(list(tolerances), limit=max(one.stop_after or 1 for one in tolerances.values()))
@@ -72,13 +72,13 @@ class BatchAdmission(Admission):
         return {claim.id: ENDED if claim.parent in over else self._start_spec(claim) for claim in claims}
 
     def forget_answers(self) -> None:
-        """Ask of the next item whether its batch is open."""
+        """Check the batch again before its next item."""
         with self._lock:
             self._doubts += 1
             self._open_at = {}
 
     def close_batch(self, batch: int) -> None:
-        """Begin no further item of a batch that was found to be over."""
+        """Start no further item of a batch that is over."""
         with self._lock:
             self._open_at.pop(batch, None)
         self._refuse(lambda claim: claim.parent == batch, ENDED)
@@ -98,5 +98,5 @@ class BatchAdmission(Admission):
 
 
 def starts_nothing(children: Children, tolerance: Tolerance) -> bool:
-    """Whether no item of a batch is begun any more: it is over, gone, or enough of its items have failed."""
+    """Whether a batch starts no more items: it is over, deleted, or enough of its items have failed."""
     return children.state is None or children.state.final or tolerance.stops(children)

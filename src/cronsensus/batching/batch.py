@@ -1,4 +1,4 @@
-"""How the items of a job come to be, as its declaration says; ``phases.py`` runs them."""
+"""The batch options of a job's declaration: its lister, keys, tolerance and collect; ``phases.py`` runs them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from cronsensus.node.registered import Part, Registered
 
 @dataclass(frozen=True, slots=True)
 class Batch(Part):
-    """How the items of a job come to be, and what becomes of their results.
+    """The batch options of a job: how its items are listed, and how their results are collected.
 
     Attributes:
-        lister: the items, or what is called for them.
-        lister_name: what errors call it.
-        lister_run: its parameter that wants the ``Run``.
-        bind: makes of an item what a store keeps: the arguments of one call.
-        key_of: makes of an item its key; ``None``: the item itself.
+        lister: the items, or the function that returns them.
+        lister_name: its name in errors.
+        lister_run: the name of its parameter for the ``Run``.
+        bind: turns an item into the stored arguments of a call.
+        key_of: turns an item into its key; ``None``: the item itself.
         tolerance: how many may fail.
-        collect: is given the results, and makes that of the batch.
-        collect_run: its parameter that wants the ``Run``.
+        collect: called with the results; returns the result of the batch.
+        collect_run: the name of its parameter for the ``Run``.
         on_loop: whether lister or ``collect`` is async.
     """
 
@@ -41,14 +41,14 @@ class Batch(Part):
     on_loop: bool = False
 
     def returning(self, function: Callable[..., Any] | None) -> Callable[..., Any] | None:  # noqa: ARG002
-        """Return what collects, if anything does."""
+        """Return the function whose result is the batch's, if there is one."""
         return self.collect
 
 
 def is_batch(registered: Registered, claim: Claim | Occurrence) -> bool:
-    """Whether an occurrence is a batch; else it is an item of one, or a call of its own.
+    """Whether an occurrence is a batch; else it is an item of a batch, or a single call.
 
-    Of a job without ``items=`` only what ``enqueue_batch`` made is.
+    For a job without ``items=``, only occurrences of ``enqueue_batch`` are batches.
     """
     if claim.parent is not None:
         return False
@@ -58,7 +58,7 @@ def is_batch(registered: Registered, claim: Claim | Occurrence) -> bool:
 
 
 def batch_of(registered: Registered) -> Batch:
-    """Return how the items of a function come to be; of one without ``items=`` only by hand."""
+    """Return the batch options of a function; without ``items=``, those for batches that are enqueued by hand."""
     if (declared := registered.part_of(Batch)) is not None:
         return declared
 
@@ -70,6 +70,6 @@ def batch_of(registered: Registered) -> Batch:
 
 
 def tolerance_of(registered: Registered | None) -> Tolerance:
-    """Return how many items of a function's batches may fail; of one that is not known here none."""
+    """Return how many items of a function's batches may fail; none if the function is not known here."""
     declared = None if registered is None else registered.part_of(Batch)
     return Tolerance() if declared is None else declared.tolerance

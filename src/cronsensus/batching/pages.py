@@ -1,4 +1,4 @@
-"""The items of a batch on their way into the store, and what they returned on the way out: page by page."""
+"""Write the items of a batch into the store, and read their results, page by page."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from cronsensus.stores.base import Store
 from cronsensus.timing.clock import SystemClock
 
 PAGE = 1000
-"""Most items that are enqueued in one step."""
+"""Most items that are enqueued in a step."""
 PAGE_SECONDS = 1.0
-"""After so long a page is enqueued as it is: a list may come slowly, and its first items need not wait for that."""
+"""Seconds after which an incomplete page is enqueued, so that the first items of a slow list need not wait."""
 _clock = SystemClock()
 T = TypeVar("T")
 
 
 class Hashes:
-    """A set of hashes of 64 bits that takes 16 MB for a million of them, where one of Python's takes 100."""
+    """A set of 64-bit hashes that takes 16 MB for a million of them; Python's own takes 100."""
 
     def __init__(self) -> None:
         self._slots = array("q", [0]) * 1024
         self._count = 0
 
     def add_value(self, value: int) -> bool:
-        """Put one in; return whether it was not there."""
+        """Add a hash; return whether it is new."""
         if 3 * self._count >= 2 * len(self._slots):
             before, self._slots, self._count = self._slots, array("q", [0]) * (2 * len(self._slots)), 0
             for one in before:
@@ -53,10 +53,10 @@ class Hashes:
 
 
 class Pages:
-    """Items on their way into the store.
+    """Writes items into the store.
 
     Attributes:
-        count: how many were taken in.
+        count: how many were added.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Pages:
         *,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Take in items of the batch with that number; those whose key has its digest among ``done`` are left out.
+        """Add items to the batch with that number; items whose key digest is in ``done`` are left out.
 
         ``headers``: those of the batch, which its items have, too.
         """
@@ -81,16 +81,16 @@ class Pages:
         self._done = done
         self._page: list[Item] = []
         self._again: set[str] = set()
-        """Keys of the page that came before, as far as their hashes tell."""
+        """Keys of the page that occurred before, judged by their hashes."""
         self._seen = Hashes()
         self._since = _clock.monotonic()
         self.count = 0
 
     def add_item(self, item: Any) -> bool:
-        """Take an item in; return whether it is time to write.
+        """Add an item; return whether it is time to write.
 
         Raises:
-            InvalidPayload, InvalidOption: it cannot be an item; which one, and why.
+            InvalidPayload, InvalidOption: it is no valid item; the message has its number and the reason.
         """
         self.count += 1
         if self.count > MOST_ITEMS:
@@ -135,10 +135,10 @@ class Pages:
         return str(key)
 
     def write_items(self) -> None:
-        """Enqueue what has been taken in.
+        """Enqueue the added items.
 
         Raises:
-            InvalidOption: two items of this list have one key.
+            InvalidOption: two items of this list have the same key.
         """
         if self._page:
             for made in self._store.enqueue(self._page):
@@ -162,10 +162,10 @@ def write_pages(pages: Pages, items: Iterable[Any]) -> int:
 
 
 class Results:
-    """What the items of a batch returned, in the order in which they were listed, as their function's annotation names.
+    """The results of a batch's items, in the order of the list, typed by their function's annotation.
 
-    Read from the store page by page: a million of them take no more memory than a thousand. An async ``collect`` goes
-    through them with ``async for``.
+    Read from the store page by page: a million results take no more memory than a thousand. An async ``collect`` reads
+    them with ``async for``.
     """
 
     def __init__(self, store: Store, batches: Sequence[int], types: Types) -> None:
@@ -188,7 +188,7 @@ class Results:
 
 
 def items_of(store: Store, batch: int, state: State) -> Iterator[Occurrence]:
-    """Give the items of a batch that are in a state, page by page."""
+    """Yield the items of a batch in a state, page by page."""
     where = OccurrenceFilter(parent=batch, states=(state,))
     page: list[Occurrence] = []
     while page := store.occurrences(where, after=page[-1].id if page else None, limit=PAGE, newest_first=False):
@@ -196,12 +196,12 @@ def items_of(store: Store, batch: int, state: State) -> Iterator[Occurrence]:
 
 
 def digest_key(key: str) -> bytes:
-    """Return what stands for a key where many are kept."""
+    """Return the digest of a key, for large sets of keys."""
     return hashlib.blake2b(key.encode(), digest_size=16).digest()
 
 
 def batch_items(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
-    """Give the items in tuples of a size; the last may be shorter. ``itertools`` has it from Python 3.12 on."""
+    """Yield the items in tuples of a size; the last may be shorter. ``itertools`` has it from Python 3.12 on."""
     left = iter(items)
     while page := tuple(islice(left, size)):
         yield page

@@ -2,13 +2,13 @@
 
 ::
 
-    claimed ──▶ list: pages of items ──▶ sleep ──▶ woken, when no item is open ──▶ collect ──▶ succeeded
+    claimed ──▶ list: pages of items ──▶ park ──▶ woken, when no item is open ──▶ collect ──▶ succeeded
                  ▲                         ▲                     │
                  │                         └── an item is open ──┤
-                 └── the store has forgotten some of them ───────┘
+                 └── the store has lost some of the items ───────┘
 
-What comes next is decided in ``model/batch.py``, from what the store has recorded, so it does not matter which node
-does it, or how often. A page that is written twice makes nothing twice: an item's key is that of its batch and its own.
+``model/batch.py`` decides what comes next, from what the store has recorded, so any node may do it, any number of
+times. A page that is written twice creates nothing twice: an item's key is made from its batch's and its own.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MOST_RETRIES = 100
 def make_adder(
     registered: Registered, claim: Claim, store: Callable[[], Store]
 ) -> Callable[[Iterable[Any]], int] | None:
-    """Return what adds items to the batch that a run belongs to; ``None``: it belongs to none."""
+    """Return a function that adds items to the batch of a run; ``None``: it belongs to no batch."""
     number = claim.id if is_batch(registered, claim) else claim.parent
     if number is None:
         return None
@@ -59,7 +59,7 @@ def make_adder(
 
 
 def make_phases(registered: Registered, claim: Claim, store: Store) -> Registered:
-    """Return what is called for a batch in place of its job's function."""
+    """Return the function that is called for a batch in place of its job's own."""
     batch = batch_of(registered)
     attempt = _Attempt(claim, batch, store, registered.types)
     return dataclasses.replace(
@@ -74,7 +74,7 @@ def make_phases(registered: Registered, claim: Claim, store: Store) -> Registere
 
 
 class _Attempt:
-    """One attempt of a batch."""
+    """An attempt of a batch."""
 
     def __init__(self, claim: Claim, batch: Batch, store: Store, types: Types) -> None:
         self._claim = claim
@@ -83,16 +83,16 @@ class _Attempt:
         self._types = types
         self._listed = claim.listed
         self._listed_anew = False
-        """Whether its list was read again, because items of it were gone."""
+        """Whether its list was read again, because items were lost."""
         self._before: tuple[int, ...] = ()
-        """The batches that this one is the retry of: what succeeded in them is done."""
+        """The batches of which this is a retry: items that succeeded in them are done."""
         self._again = 0
-        """How many of their items it has again."""
+        """How many of their items were enqueued again."""
 
-    # Called with no arguments of the job's: those are passed to the items.
+    # Called without the job's arguments, which are passed to the items.
 
     def run_here(self, *_: Any, run: BaseRun, **__: Any) -> Any:
-        """Do what comes next, on this thread."""
+        """Run the next phase, on this thread."""
         self._read_earlier()
         while self._next_phase() == "list":
             self._write_all(run, self._list_items(run))
@@ -102,7 +102,7 @@ class _Attempt:
         )
 
     async def on_loop(self, *_: Any, run: BaseRun, **__: Any) -> Any:
-        """Do what comes next, on an event loop; what asks the store does so on a thread."""
+        """Run the next phase, on an event loop; the store is called on another thread."""
         import asyncio
 
         await asyncio.to_thread(self._read_earlier)
@@ -119,10 +119,10 @@ class _Attempt:
         return Results(self._store, (*self._before, self._claim.id), self._types)
 
     def _read_earlier(self) -> None:
-        """Find the batches that this one is the retry of, the oldest first.
+        """Find the batches of which this is a retry, the oldest first.
 
         Raises:
-            BatchFailed: they, or items of theirs, were pruned: it is not known what is done, or what that returned.
+            BatchFailed: they, or some of their items, were pruned, so their results are unknown.
         """
         found, lists = self._store.occurrence(self._claim.id), list[int | None]()
         while found is not None and found.retry_of is not None and len(self._before) < _MOST_RETRIES:
@@ -144,7 +144,7 @@ class _Attempt:
 
         Raises:
             EndsAs: items are open.
-            BatchFailed: too many of them failed, or some are gone and cannot be had again.
+            BatchFailed: too many of them failed, or some are lost and cannot be listed again.
         """
         tolerance = self._batch.tolerance
         children = self._store.children([self._claim.id], limit=tolerance.counts)[self._claim.id]
@@ -162,20 +162,20 @@ class _Attempt:
         return step
 
     def _count_missing(self) -> int:
-        """Return how many items of the list are not there: a store that was restored, or failed over, forgot them."""
+        """Return how many items of the list are missing: a store that was restored, or failed over, lost them."""
         counted = self._store.children([self._claim.id, *self._before], limit=2 * MOST_ITEMS)
-        done = sum(counted[one].succeeded for one in self._before)  # of its list, and not enqueued again
+        done = sum(counted[one].succeeded for one in self._before)  # in its list, but not enqueued again
         return max(0, (self._listed or 0) - counted[self._claim.id].total - done)
 
     def _failure_message(self, *, stopped: bool) -> str:
-        """Say why a batch has failed, with the keys of some items."""
+        """Return the reason why a batch has failed, with the keys of some items."""
         number = self._claim.id
         children = self._store.children([number], limit=MOST_ITEMS)[number]
         where = OccurrenceFilter(parent=number, states=(State.FAILED, State.CANCELLED))
         some = self._store.occurrences(where, limit=_NAMED + 1, newest_first=False)
         named = ", ".join(shown_key(one.key) for one in some[:_NAMED]) + (", …" if len(some) > _NAMED else "")
         of = "" if self._listed is None else f" of {max(self._listed, children.total):,}"  # items may have added some
-        # Those that were not begun because it stops are no reason why it does.
+        # Items that were not started because the batch stops do not count as its reason.
         count = (
             children.failed if stopped and self._batch.tolerance.stops(_only_failed(children)) else children.not_done
         )
@@ -194,7 +194,7 @@ class _Attempt:
         return as_items(found, self._batch.lister_name)
 
     def _list_again(self) -> None:
-        """Enqueue what did not succeed of a batch that was enqueued by hand: its list is known by its items alone."""
+        """Enqueue the unsuccessful items of a batch that was enqueued by hand; its items are its only list."""
         if not self._before:
             raise BatchFailed(
                 "its list was not completed: the program that called enqueue_batch ended before it was; call it again "
@@ -202,7 +202,7 @@ class _Attempt:
             )
         done, seen, self._again = self._succeeded_before(), Hashes(), 0
         for before in self._before:
-            # In the order in which an item may pass through them, so that none is overlooked on its way.
+            # In the order in which an item passes through them, so that none is overlooked meanwhile.
             for state in (State.PENDING, State.RUNNING, State.FAILED, State.CANCELLED):
                 for page in batch_items(items_of(self._store, before, state), PAGE):
                     items = [
@@ -260,7 +260,7 @@ class _Attempt:
         self._note_listed(pages.count)
 
     def _note_listed(self, count: int) -> None:
-        # A shorter list than before does not make up for items that are gone.
+        # A shorter list than before does not make up for lost items.
         self._listed = max(count, self._listed or 0)
 
     def _make_pages(self) -> Pages:
@@ -270,7 +270,7 @@ class _Attempt:
         )  # fmt: skip
 
     def _succeeded_before(self) -> set[bytes]:
-        """Return what stands for the items that have succeeded in the batches before."""
+        """Return the key digests of the items that succeeded in the earlier batches."""
         return {
             digest_key(item_key(0, shown_key(one.key)))
             for before in self._before
@@ -278,7 +278,7 @@ class _Attempt:
         }
 
     def _stop_early(self) -> None:
-        """End a list of which enough items have failed already."""
+        """Stop listing if enough items have failed already."""
         tolerance = self._batch.tolerance
         if tolerance.stop_after is not None:
             children = self._store.children([self._claim.id], limit=tolerance.counts)[self._claim.id]
@@ -295,10 +295,10 @@ def _name_parameter(parameter: str | None, run: BaseRun) -> dict[str, BaseRun]:
 
 
 def as_items(found: Any, name: str) -> Iterable[Any]:
-    """Return what was given for a list of items.
+    """Return ``found`` as a list of items.
 
     Raises:
-        InvalidOption: it is none.
+        InvalidOption: it is not iterable, or a text or mapping.
     """
     if isinstance(found, str | bytes | Mapping) or not hasattr(found, "__iter__"):
         raise InvalidOption(f"{name} gave a {type(found).__name__}, no list of items; return a list, or yield them")

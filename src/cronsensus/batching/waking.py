@@ -1,4 +1,4 @@
-"""Which batches can go on? Looked at when an item ends on this node, and now and then for all that are parked."""
+"""Wake parked batches whose items are done: when an item ends on this node, and now and then for all parked batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cronsensus.node.hooks import Host, Waker
 from cronsensus.stores.base import Store
 
 PAUSE = (0.005, 0.03)
-"""Least seconds between two looks at batches whose items end here: while few are open, and while there are many."""
+"""Least seconds between two checks of batches whose items end here: while few items are open, and while many are."""
 FEW = 20
 
 
@@ -31,7 +31,7 @@ class BatchWaker(Waker):
     on = "items"
 
     def __init__(self, host: Host, admission: BatchAdmission) -> None:
-        """Look at batches of the node ``host``; ``admission`` is told which of them are over."""
+        """Make the waker of the node ``host``; it closes batches at ``admission`` when they need no more items."""
         self._registry = host.registry
         self._admission = admission
 
@@ -42,27 +42,27 @@ class BatchWaker(Waker):
         parked = isinstance(then, Parked) and then.on == self.on
         return _Batch(claim.id, claim.spec.function) if parked else None
 
-    def find_wakeable(self, store: Store, told: dict[Hashable, None]) -> Collection[int]:
+    def find_wakeable(self, store: Store, triggers: dict[Hashable, None]) -> Collection[int]:
         """Return the batches that wait for nothing any more."""
-        batches = cast("list[_Batch]", list(told))
-        told.clear()
+        batches = cast("list[_Batch]", list(triggers))
+        triggers.clear()
         return self._find_free(store, batches)
 
     def start_sweep(self, store: Store) -> Callable[[Sequence[Sleeper]], Collection[int]]:
-        """Return what looks at a page of parked batches."""
-        return lambda page: self._find_free(store, [_Batch(one.id, one.job) for one in page])
+        """Return the function that checks a page of parked batches."""
+        return lambda page: self._find_free(store, [_Batch(sleeper.id, sleeper.job) for sleeper in page])
 
     def _find_free(self, store: Store, batches: Collection[_Batch]) -> Collection[int]:
-        tolerances = {one.number: tolerance_of(self._registry.get(one.function)) for one in batches}
-        stops = [one.counts for one in tolerances.values() if one.stop_after]
-        found = store.children(list(tolerances), limit=max(FEW, *stops) if stops else FEW)
-        self.pause = PAUSE[all(one.open >= FEW for one in found.values())]
-        for number, children in found.items():
+        tolerances = {batch.number: tolerance_of(self._registry.get(batch.function)) for batch in batches}
+        stops = [tolerance.counts for tolerance in tolerances.values() if tolerance.stop_after]
+        states = store.children(list(tolerances), limit=max(FEW, *stops) if stops else FEW)
+        self.pause = PAUSE[all(children.open >= FEW for children in states.values())]
+        for number, children in states.items():
             if starts_nothing(children, tolerances[number]):
                 self._admission.close_batch(number)
         return [
             number
-            for number, children in found.items()
+            for number, children in states.items()
             if children.state is State.PENDING
             and children.listed is not None
             and phase(children.listed, children, tolerances[number]) != "wait"

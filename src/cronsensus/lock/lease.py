@@ -1,9 +1,9 @@
-"""A lock that is held: its token, and until when this process may believe in it.
+"""The lease of a lock that is held: its token, and how long this process may trust it.
 
-The store (or the majority, or the kernel) decides which process holds a lock. A holder cannot ask it all the time, so
-it trusts its lease for a while after each answer: counted from before the question, by the monotonic clock, less a
+The store (or the majority, or the kernel) decides which process holds a lock. A holder cannot read it all the time, so
+it trusts its lease for a while after each answer: counted from before the request, by the monotonic clock, less a
 margin. So ``lost`` is set before another process can acquire the lock. The lease monitor sets it without the store, and
-``lost.is_set()`` compares the clock as well, also in a process that was frozen a moment ago.
+``lost.is_set()`` compares the clock as well, so it is right in a process that was frozen a moment ago, too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from cronsensus.timing.durations import Duration, parse_duration
 _log = Logger("cronsensus.lock")
 
 RENEWALS = 3
-"""Renewals that fit into a lease: so many answers, less one, may be late or lost."""
+"""Renewals that fit into a lease: all of these answers but one may be late or lost."""
 SOONEST = 0.02
 LONG = 3600.0
 """Seconds until the next step when there is nothing to do."""
@@ -51,19 +51,19 @@ class LeaseBackend(ABC):
 
     @abstractmethod
     def free_lock(self, lease: Lease) -> bool:
-        """Free a lock; ``False``: it was not held under this lease any more, and nothing changed."""
+        """Free a lock; ``False``: it was no longer held under this lease, and nothing changed."""
 
     @abstractmethod
     def extend_lock(self, lease: Lease, ttl: timedelta, *, by: Store | None = None) -> bool:
-        """Set a lock's end to ``ttl`` from now; ``False``: it was not held under this lease any more."""
+        """Set a lock's end to ``ttl`` from now; ``False``: it was no longer held under this lease."""
 
     @abstractmethod
     def watch_lease(self, lease: LeaseRef) -> None:
-        """Notice its end, which may have come nearer. Asks no store."""
+        """Watch for the lease's end, which may have come nearer. Does not call the store."""
 
     @abstractmethod
     def forget_lease(self, lease: LeaseRef) -> None:
-        """Stop renewing and watching it. Asks no store."""
+        """Stop renewing and watching the lease. Does not call the store."""
 
     @abstractmethod
     def is_held(self, lease: Lease) -> bool:
@@ -73,13 +73,13 @@ class LeaseBackend(ABC):
 class LeaseRef(Gone):
     """A weak reference by which the backend knows a lease, so that an unreachable lease is collected and freed.
 
-    Its act frees the lock. It is one object, made without a call of ``__init__``, because each acquire makes one.
+    Its act frees the lock. It is created without a call of ``__init__``, because each acquire creates one.
     """
 
     __slots__ = ("_backend", "_left", "_of_thread", "session")
 
     _left: dict[str, Any] | None
-    """The attributes of the lease, which outlive it for a moment."""
+    """The attributes of the lease, kept for a moment after its collection."""
     _of_thread: dict[LeaseRef, None] | None
     _backend: LeaseBackend
     session: str
@@ -98,7 +98,7 @@ class LeaseRef(Gone):
         thread[self] = None
 
     def renew_when_due(self, store: Store | None = None) -> float:
-        """Renew it when that is due; return the seconds until the next step. For the heartbeat; never raises."""
+        """Renew the lease if that is due; return the seconds until the next step. For the heartbeat; never raises."""
         lease: Lease | None = self()
         if lease is not None:
             return lease.renew_when_due(store)
@@ -112,7 +112,7 @@ class LeaseRef(Gone):
 
     @property
     def expires_in(self) -> float:
-        """Return the seconds for which it can still be trusted."""
+        """Return the seconds for which the lease can still be trusted."""
         lease: Lease | None = self()
         return LONG if lease is None else lease.expires_in
 
@@ -123,7 +123,7 @@ class LeaseRef(Gone):
         return lease is None or lease.released or not lease.trusted
 
     def mark_released(self) -> None:
-        """Note that the lease was released: its collection needs no act any more."""
+        """Record that the lease was released: its collection needs no act."""
         self._left = None
         self._stop_holding()
 
@@ -134,7 +134,7 @@ class LeaseRef(Gone):
 
     def free_abandoned(self) -> None:
         """Free a lock whose lease and ``Lock`` object are both gone. Runs on the worker pool."""
-        left = getattr(self, "_left", None)  # absent: an exception came while this was made
+        left = getattr(self, "_left", None)  # absent: an exception came during its creation
         if left is None:
             return
         lease = object.__new__(Lease)
@@ -147,19 +147,19 @@ class LeaseRef(Gone):
             self._stop_holding()
 
     def expire(self) -> None:
-        """Pass on that its time is over; for the monitor."""
+        """Expire the lease; for the monitor."""
         if (lease := self()) is not None:
             lease.expire()
 
     def mark_lost(self, why: str) -> None:
-        """Pass on that the session is over."""
+        """Mark the lease as lost with its session."""
         if (lease := self()) is not None:
             lease.mark_lost(why)
-        else:  # dropped, and about to be freed: that is done, and the backend may be closed by then
+        else:  # dropped, and about to be freed: nothing is left to do, and the backend may be closed by then
             self.mark_released()
 
     def thread_ended(self) -> None:
-        """Pass on that the thread ended that it is bound to."""
+        """Handle the end of the thread to which the lease is bound."""
         if (lease := self()) is not None:
             lease.thread_ended()
 
@@ -176,7 +176,7 @@ class Lost(Event):
         return super().is_set() or not self._of.trusted
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the lease is lost, or for so many seconds; return whether it is lost."""
+        """Wait until the lease is lost, or for ``timeout`` seconds; return whether it is lost."""
         return self.is_set() or super().wait(timeout)
 
 
@@ -185,7 +185,7 @@ _OF_THE_BACKEND = frozenset({
     "register", "renew", "renew_when_due", "require_holder", "session", "thread_ended", "trusted", "trusted_at",
     "unbind",
 })  # fmt: skip
-"""What completion leaves out: the backend and the heartbeat call it."""
+"""Attributes for the backend and the heartbeat, left out of tab completion."""
 
 
 class Lease:
@@ -194,8 +194,8 @@ class Lease:
     Attributes:
         name: of the lock.
         holder: the name of the holder, for people.
-        token: the fencing token: higher than that of every holder before. Hand it to what the lock protects, which must
-            refuse a lower token than it has seen.
+        token: the fencing token: higher than that of every holder before. Pass it to the protected resource, which must
+            refuse a token lower than the highest that it has seen.
         released: whether it was released.
     """
 
@@ -218,7 +218,7 @@ class Lease:
         session: str = "",
         grant: object = None,
     ) -> None:
-        """Make the lease of a ``grant``, by which ``backend`` knows it. Without a ``ttl`` it has no end."""
+        """Make the lease of a ``grant``, the backend's own value. Without a ``ttl`` it has no end."""
         self.name: str = name
         self.holder: str = holder
         self.token: int = token
@@ -234,7 +234,7 @@ class Lease:
         self._asking = threading.Lock()
         self._ends, self._trusted_until = _end_times(asked_at, ttl)
         self.ref: LeaseRef | None = LeaseRef.refer_to(self, backend)
-        self.released = False  # last: from here on it is freed when it is dropped
+        self.released = False  # last: from here on the lock is freed when the lease is dropped
 
     # --- trust --------------------------------------------------------------------------------------------------------
 
@@ -243,9 +243,9 @@ class Lease:
         """The event that is set before another holder can have the lock."""
         with self._lock:
             lost = None if self._lost is None else self._lost()
-            if lost is None:  # made late: most leases are over before it is asked for, and an event costs a lot
+            if lost is None:  # created late: most leases never need it, and an event is expensive
                 lost = Lost(self)
-                self._lost = weakref.ref(lost)  # or the two would keep each other alive
+                self._lost = weakref.ref(lost)  # weak, or the two would keep each other alive
                 if self._why:
                     lost.set()
             return lost
@@ -261,7 +261,7 @@ class Lease:
 
     @property
     def ttl(self) -> timedelta:
-        """Return how long it lasts without a renewal; ``timedelta.max`` for a lock without an end."""
+        """Return how long the lock lasts without a renewal; ``timedelta.max`` for a lock without an end."""
         return timedelta.max if self._ttl is None else self._ttl
 
     @property
@@ -279,7 +279,7 @@ class Lease:
             raise self._loss_error()
 
     def expire(self) -> None:
-        """Lose the lease because its time is over; for the monitor."""
+        """Lose the lease because it has run out; for the monitor."""
         if not self.released:
             self.mark_lost("it could not be renewed in time" if self.renew else "its time is over")
 
@@ -292,7 +292,7 @@ class Lease:
             if lost is not None:
                 lost.set()
         if first and self.renew:
-            # Aside: the threads that renew and watch all leases come here.
+            # Aside: the threads that renew and watch all leases call this.
             _log.aside.warning("the lock %r, token %d, is lost: %s", self.name, self.token, why)
 
     def _loss_error(self) -> LeaseLost:
@@ -309,8 +309,8 @@ class Lease:
 
         Raises:
             LeaseLost: the lock had been lost; its present holder keeps it.
-            NotTheHolder: another thread acquired it, or another process, or it is released already.
-            StoreError: the store cannot be asked; the lock ends with its TTL.
+            NotTheHolder: another thread or process acquired it, or it is released already.
+            StoreError: the store cannot be used; the lock ends with its TTL.
         """
         try:
             self.require_holder()
@@ -323,7 +323,7 @@ class Lease:
             raise
 
     def _free_in_store(self) -> None:
-        """Free it in the store; once, after ``end``."""
+        """Free the lock in the store; once, after ``end``."""
         freed = self._backend.free_lock(self)
         self._freed = True
         if not freed:
@@ -331,7 +331,7 @@ class Lease:
             raise self._loss_error()
 
     def end(self) -> None:
-        """Stop renewing and watching it. The lock itself is not freed yet."""
+        """Stop renewing and watching the lease. The lock itself is not freed yet."""
         with self._lock:
             if self.released:
                 raise NotTheHolder(f"the lock {self.name!r}, token {self.token}, is released already")
@@ -349,10 +349,10 @@ class Lease:
         if ref is not None:
             self._backend.forget_lease(ref)
             ref.mark_released()
-            self.ref = None  # or Python would still call it when this is collected
+            self.ref = None  # or Python would still call it when the lease is collected
 
     def abandon(self, why: str = "") -> None:
-        """Free a lock that is out of use, whatever became of earlier attempts.
+        """Free a lock that is no longer used, also after failed attempts.
 
         Args:
             why: for people; it is logged if the lock was still held.
@@ -370,7 +370,7 @@ class Lease:
             _log.warning("the lock %r could not be freed, it ends with its TTL: %s", self.name, error)
 
     def abandon_now(self) -> None:
-        """Free it for an interrupted caller; if this is interrupted too, in the background."""
+        """Free the lock for an interrupted caller; if this is interrupted too, in the background."""
         try:
             self.abandon()
         except BaseException:
@@ -383,14 +383,14 @@ class Lease:
         return this_process.pid == self._pid
 
     def unbind(self) -> None:
-        """Allow any thread to release and extend it."""
+        """Allow any thread to release and extend the lock."""
         self._thread = None
 
     def require_holder(self) -> None:
         """Raise unless the lock may be released or extended here.
 
         Raises:
-            NotTheHolder: another thread acquired it, or another process, or it is released already.
+            NotTheHolder: another thread or process acquired it, or it is released already.
         """
         if not self.is_ours:
             raise NotTheHolder(
@@ -413,17 +413,17 @@ class Lease:
 
         Args:
             additional_time: seconds, or text such as ``"30s"``.
-            replace_ttl: from now on, instead of on top of what is left.
+            replace_ttl: count from now, instead of adding to the rest.
 
         Raises:
-            LeaseLost: it is not ours any more.
+            LeaseLost: the lock is no longer held here.
             NotTheHolder, StoreError: as ``release``.
         """
         self.require_holder()
         more = parse_duration(additional_time, what="additional_time")
         if self._ttl is not None:
             left = timedelta(0) if replace_ttl else timedelta(seconds=max(0.0, self._ends - self._clock.monotonic()))
-            with self._asking:  # one at a time, or the answers would not show which of two calls came last
+            with self._asking:  # one at a time, or the answers would not show which call came last
                 self._extend_lease(left + more)
         return True
 
@@ -436,10 +436,10 @@ class Lease:
         return self.extend(self._ttl or timedelta(0), replace_ttl=True)
 
     def owned(self) -> bool:
-        """Ask the store whether the lock is still held under this token.
+        """Read from the store whether the lock is still held under this token.
 
         Raises:
-            StoreError: it cannot be asked.
+            StoreError: the store cannot be used.
         """
         return not self.released and self.is_ours and self._backend.is_held(self)
 
@@ -449,7 +449,7 @@ class Lease:
         if only_longer and ends <= self._ends:
             return
         if trusted_until < self._trusted_until:
-            # The lease may be shorter although the answer is lost.
+            # The lease may become shorter even if the answer is lost.
             self._trusted_until = trusted_until
             self.register(self._backend.watch_lease)
         if not self._backend.extend_lock(self, ttl, by=by):
@@ -459,16 +459,16 @@ class Lease:
 
     @property
     def ends_with_its_owner(self) -> bool:
-        """Whether it is freed with its owner; a lease with ``renew=False`` ends after its TTL, and not before."""
+        """Whether the lock is freed with its owner; with ``renew=False`` it ends after its TTL, and not before."""
         return self.renew or self._ttl is None
 
     def thread_ended(self) -> None:
-        """Free it because the thread ended that it is bound to."""
+        """Free the lock because the thread to which it is bound has ended."""
         if not self.released and self.ends_with_its_owner and self.trusted:
             submit_drop(lambda: self.abandon("the thread that acquired it ended without releasing it"))
 
     def renew_when_due(self, store: Store | None = None) -> float:
-        """Renew it when that is due; return the seconds until the next step. For the heartbeat; never raises."""
+        """Renew the lease if that is due; return the seconds until the next step. For the heartbeat; never raises."""
         if self._ttl is None or self.released or not self.renew:
             return LONG if self._ttl is None else self._ttl.total_seconds()
         length = self._ttl.total_seconds()
@@ -480,7 +480,7 @@ class Lease:
             return length
         again = max(SOONEST, min(1.0, length / 20))
         if not self._asking.acquire(blocking=False):
-            return again  # a caller is extending it, and may hang in that; other leases must not wait for it
+            return again  # a caller is extending it, and may hang; other leases must not wait for that
         try:
             self._extend_lease(self._ttl, only_longer=True, by=store)
         except LeaseLost:
@@ -522,7 +522,7 @@ class Lease:
 
 
 def _end_times(asked_at: float, ttl: timedelta | None) -> tuple[float, float]:
-    """Return when a lease ends at the earliest, and until when it is trusted."""
+    """Return the earliest end of a lease, and until when it is trusted."""
     if ttl is None:
         return float("inf"), float("inf")
     length = ttl.total_seconds()

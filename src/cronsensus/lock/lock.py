@@ -1,6 +1,6 @@
-"""``Lock``: mutual exclusion between processes, with a token that protects what time cannot.
+"""``Lock``: mutual exclusion between processes, with a fencing token against holders that lost their lease.
 
-Names and behaviour of the methods are those of ``redis.lock.Lock`` where that has them.
+The methods have the names and behaviour of ``redis.lock.Lock``, if it has them.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 class Lock:
-    """A named lock that one process at a time holds, or up to ``limit`` of them.
+    """A named lock that a single process holds at a time, or up to ``limit`` of them.
 
-    It is renewed while it is held, and free at once when its process dies on the same host. One object may be used by
-    any number of threads and tasks: each of them holds for itself, and none of them twice.
+    It is renewed while it is held, and free at once when its process dies on the same host. Any number of threads and
+    tasks may use an object: each of them holds the lock for itself, and none of them twice.
 
     Not prevented: a process that is frozen, or cut off from the store, may wake up after its lease was lost and go on
-    for a moment. ``lease.token`` is what the protected resource can refuse it by.
+    for a moment. The protected resource can refuse it by ``lease.token``.
 
     Example:
         >>> from cronsensus import Lock
@@ -58,20 +58,20 @@ class Lock:
 
     Args:
         where: the URL of a store (``redis://…``, ``postgresql://…``, ``sqlite:///…``) or of a directory
-            (``file:///var/lock/app``), an open ``Store``, a client of redis-py (of which only the address is used), or
+            (``file:///var/lock/app``), an open ``Store``, a client of redis-py (only its address is used), or
             a list of ``redis://`` URLs of independent masters. (Or a function that returns a ``LockBackend``.)
         name: of the lock, within ``namespace``.
         ttl: how long it lasts after its last renewal. (On files: for as long as the process lives.)
         limit: how many may hold it.
         renew: renew it while it is held, at a third of ``ttl``.
-        blocking: whether ``acquire`` waits, unless it is told otherwise.
-        blocking_timeout: for how long at most; ``None``: until it gets it.
-        namespace: keeps applications on one store apart.
-        on_store_loss: what to do when the store was emptied while this process used it: ``"warn"`` says so and locks in
-            the empty one, ``"stop"`` says so and raises ``StoreEmptied`` instead of locking. Of stores only.
+        blocking: whether ``acquire`` waits by default.
+        blocking_timeout: for how long at most; ``None``: no limit.
+        namespace: separates applications on the same store.
+        on_store_loss: if the store was emptied while this process used it: ``"warn"`` logs it and locks in the empty
+            store, ``"stop"`` logs it and raises ``StoreEmptied`` instead of locking. Only for stores.
 
     Raises:
-        InvalidOption, InvalidDuration: an unknown or impossible option.
+        InvalidOption, InvalidDuration: an unknown or invalid option.
         UnknownStore, MissingExtra: as ``open_store``.
     """
 
@@ -107,13 +107,13 @@ class Lock:
 
     @property
     def lease(self) -> Lease | None:
-        """The lease of this thread, task or run; ``None``: it has none."""
+        """The lease of this thread, task or run; ``None`` if it holds none."""
         held = self._owned.find_lease()
         return None if held is None or not held.lease.is_ours else held.lease
 
     @property
     def token(self) -> int:
-        """The fencing token of what this thread, task or run holds.
+        """The fencing token of the lease of this thread, task or run.
 
         Raises:
             NotTheHolder: it holds nothing.
@@ -153,18 +153,18 @@ class Lock:
         blocking_timeout: Duration | None = None,
         **unknown: Never,
     ) -> bool:
-        """Take the lock; return whether it was to be had.
+        """Acquire the lock; return whether that succeeded.
 
         Args:
-            blocking: whether to wait while others hold it. Defaults to what the lock was made with.
-            blocking_timeout: for how long at most. Defaults to what the lock was made with.
-            unknown: refused, with what to write instead.
+            blocking: whether to wait while others hold it. Defaults to the lock's own option.
+            blocking_timeout: for how long at most. Defaults to the lock's own option.
+            unknown: any other option is refused, with what to write instead.
 
         Raises:
-            StoreError: the store cannot be asked; nothing is held.
+            StoreError: the store cannot be used; nothing is held.
             NotTheHolder: this thread holds it already.
             ConfigurationError: it has to wait, and would block an event loop on which jobs run.
-            InvalidOption, InvalidDuration: an unknown or impossible option.
+            InvalidOption, InvalidDuration: an unknown or invalid option.
         """
         return self._acquire_lease("thread", self._patience_of(blocking, blocking_timeout, unknown)) is not None
 
@@ -184,7 +184,7 @@ class Lock:
             owned = OwnedLease(kind, backend, request, lease, frame)
             try:
                 self._owned.add_lease(owned)
-            except BaseException:  # out of a signal handler: nobody would release it, and it would be renewed
+            except BaseException:  # from a signal handler: nobody would release it, and it would be renewed
                 self._owned.remove_lease(owned)
                 raise
         elif kind == "block":
@@ -197,7 +197,7 @@ class Lock:
         blocking_timeout: Duration | None = None,
         **unknown: Never,
     ) -> bool:
-        """Do what ``acquire`` does without blocking the event loop; what is acquired belongs to this ``Lock``."""
+        """Do what ``acquire`` does without blocking the event loop; the lease belongs to this ``Lock`` object."""
         return await self._aacquire_lease("object", self._patience_of(blocking, blocking_timeout, unknown)) is not None
 
     async def _aacquire_lease(self, kind: Kind, patience: float | None, frame: int = 0) -> Lease | None:
@@ -228,7 +228,7 @@ class Lock:
         return self._acquire_lease("block", self._patience_of(), frame_of_caller())  # type: ignore[return-value]  # it raises
 
     def __aenter__(self) -> Coroutine[Any, Any, Lease]:
-        # Not a coroutine itself, which could not see the frame of the block.
+        # Not a coroutine itself: it could not see the frame of the block.
         return self._aacquire_lease("block", self._patience_of(), frame_of_caller())  # type: ignore[return-value]
 
     def _not_to_be_had(self) -> LockHeld:
@@ -241,22 +241,22 @@ class Lock:
     # --- releasing ----------------------------------------------------------------------------------------------------
 
     def release(self) -> None:
-        """Free what this thread holds.
+        """Free the lock that this thread holds.
 
         Raises:
             LeaseLost: the lock had been lost; its present holder keeps it.
             NotTheHolder: this thread holds nothing.
-            StoreError: the store cannot be asked; the lock ends with its TTL.
+            StoreError: the store cannot be used; the lock ends with its TTL.
         """
         held = None
         try:
             held = self._held_lease()
             held.lease.release()
-            if held.kind != "block":  # that is taken out where it is left
+            if held.kind != "block":  # a block removes its lease at its end
                 self._owned.remove_lease(held)
         except CronsensusError:
             raise
-        except BaseException:  # out of a signal handler
+        except BaseException:  # from a signal handler
             if (held := held or self._owned.find_lease()) is not None:
                 held.lease.abandon_now()
             raise

@@ -1,4 +1,4 @@
-"""The owner of a lease: which thread, task, run or block may use it, and with what it ends.
+"""The owner of a lease: which thread, task, run or block may use it, and with which of them it ends.
 
 ================== ==================================== ==================================================
 acquired by        belongs to                           ends, if it was not released, with
@@ -42,7 +42,7 @@ class OwnedLease:
 
     def __init__(self, kind: Kind, backend: LockBackend, request: LockRequest, lease: Lease, frame: int) -> None:
         run = None if kind == "block" else current_run()
-        if run is not None and run.is_over:  # this code has outlived the run
+        if run is not None and run.is_over:  # this code goes on after its run
             run = None
         self.kind: Kind = kind if run is None else "run"
         self.backend, self.request, self.lease, self.frame = backend, request, lease, frame
@@ -56,28 +56,28 @@ class OwnedLease:
 
     @property
     def is_live(self) -> bool:
-        """Whether it is held as far as this process knows."""
+        """Whether the lease is held, as far as this process knows."""
         return not self.lease.released and self.lease.trusted
 
     def is_by(self, one: Here) -> bool:
-        """Whether this thread or task acquired it."""
+        """Whether this thread or task acquired the lease."""
         return self._by() is one
 
     @property
     def is_orphaned(self) -> bool:
-        """Whether the task or thread that acquired it is over."""
+        """Whether the task or thread that acquired the lease has ended."""
         by = self._by()
         if by is None:
             return True
         return by.done() if isinstance(by, asyncio.Task) else not by.is_alive()
 
     def is_of(self, run: BaseRun | None) -> bool:
-        """Whether it belongs to this run."""
+        """Whether the lease belongs to this run."""
         return self._run is not None and self._run() is run
 
 
 class OwnedLeases:
-    """The leases acquired through one ``Lock``. Safe to share between threads: each step is one call of a list."""
+    """The leases acquired through a ``Lock``. Safe to share between threads: each step is a single call of a list."""
 
     def __init__(self) -> None:
         self._all: list[OwnedLease] = []
@@ -88,7 +88,7 @@ class OwnedLeases:
     def add_lease(self, owned: OwnedLease) -> None:
         """Add a lease."""
         for over in self if self._all else ():
-            # A block is taken out where it is left. Other leases that are over are of no use.
+            # The lease of a block is removed at its end. Other ended leases are useless.
             if over.kind != "block" and not over.is_live and (over.is_orphaned or _is_here(over)):
                 self.remove_lease(over)
         self._all.append(owned)
@@ -97,7 +97,7 @@ class OwnedLeases:
 
     def find_lease(self) -> OwnedLease | None:
         """Return the lease that this thread, task or run may use, lost or not; ``None``: there is none."""
-        if len(self._all) == 1:  # as it mostly is
+        if len(self._all) == 1:  # the usual case
             one = self._all[0]
             if one.kind == "thread" and not one.lease.released and one.is_by(threading.current_thread()):
                 return one
@@ -182,7 +182,7 @@ def _is_here(one: OwnedLease) -> bool:
 
 
 _inside: ContextVar[tuple[weakref.ref[OwnedLease], ...]] = ContextVar("cronsensus_locks", default=())
-"""The leases acquired in this context, newest last: by this thread or task, or by the one that began this task."""
+"""The leases acquired in this context, newest last: by this thread or task, or by the one that started this task."""
 
 
 def _owned_inside() -> list[OwnedLease]:
@@ -195,7 +195,7 @@ def frame_of_caller() -> int:
     A block may be left in another thread or task than it was entered in, and several blocks may hold one lock. Their
     frames differ: each is one object for as long as it is in its block.
     """
-    return id(sys._getframe(2))  # noqa: SLF001 - the one way to
+    return id(sys._getframe(2))  # noqa: SLF001 - there is no public way
 
 
 def _the_one_that_is_left(blocks: list[OwnedLease], frame: int) -> OwnedLease:
@@ -234,7 +234,7 @@ def kind_of_here() -> str:
 
 
 class _OfThread(threading.local):
-    """The leases of a thread. Python drops this object when the thread ends, of whatever kind the thread is."""
+    """The leases of a thread. Python drops this object when the thread ends, for any kind of thread."""
 
     def __init__(self) -> None:
         self.leases = _Leases()
@@ -242,7 +242,7 @@ class _OfThread(threading.local):
 
 class _Leases:
     def __init__(self) -> None:
-        # A dictionary of its own: leases refer to it, and a reference to this object would keep it beyond the thread.
+        # A separate dictionary: leases refer to it; a reference to this object would keep it alive after the thread.
         self._all: dict[LeaseRef, None] = {}
 
     def add_lease(self, lease: Lease) -> None:

@@ -1,4 +1,4 @@
-"""One thread and one connection that renew all sessions of this process in one store, and the locks that they hold.
+"""A thread with a connection of its own that renews all sessions of this process in a store, and their locks.
 
 ::
 
@@ -7,10 +7,10 @@
               └─▶ SessionHost of guarded calls ─▶ SessionRenewer ▶ store.renew
 
 No job, event loop or pool can starve it. Each store has a heartbeat of its own, so a store that hangs costs no lease in
-another store. Within a store sessions are renewed first, also between two of many locks, because all that a session
-holds is lost with it.
+another store. Within a store sessions are renewed first, and again between two of many locks, because a lost session
+loses everything that it holds.
 
-A verb that may wait for locked rows (one that records a result, say) has no place here: it would delay all renewals.
+A verb that may wait for locked rows (such as recording a result) has no place here: it would delay all renewals.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SESSIONS_EVERY = 0.1
 
 
 class Resource(Protocol):
-    """A lock or another thing that a session holds and that is renewed by itself."""
+    """A lock, or another resource of a session that has a renewal of its own."""
 
     session: str
 
@@ -52,7 +52,7 @@ class Member(Protocol):
         """Renew the session if it is time to; return the seconds until the next time."""
 
     def list_resources(self) -> Collection[Resource]:
-        """Return what the session holds that is renewed by itself."""
+        """Return the session's resources that have a renewal of their own."""
 
 
 class Heartbeat:
@@ -92,7 +92,7 @@ class Heartbeat:
         self._wake.set()
 
     def remove_member(self, member: Member) -> Callable[[float], None]:
-        """Renew the session of ``member`` no more; without members the thread ends.
+        """Stop renewing the session of ``member``; without members the thread ends.
 
         Returns a function that waits for that end, for at most so many seconds, because a verb may hang.
         """
@@ -112,14 +112,14 @@ class Heartbeat:
         return ended
 
     def register_presence(self, session: str) -> None:
-        """Show a sign of life of this session, where the store can."""
+        """Show a sign of life of this session, if the store supports it."""
         with self._lock:
             self._registered = session
             if self._store is not None:
                 self._store.register_presence(session)
 
     def withdraw_presence(self, session: str) -> None:
-        """Show no sign of life of a session that has ended, whatever else this process holds."""
+        """Stop showing the sign of life of a session that has ended, even if this process holds others."""
         with self._lock:
             if self._registered == session:
                 self._registered, self._anew = None, True
@@ -129,7 +129,7 @@ class Heartbeat:
         self._wake.set()
 
     def beat_within(self, seconds: float) -> None:
-        """Beat in so many seconds at the latest. The thread is woken only if it would sleep for longer."""
+        """Beat in ``seconds`` at the latest. The thread is woken only if it would sleep for longer."""
         at = self._clock.monotonic() + seconds
         with self._lock:
             soon = at < self._beats_at
@@ -139,9 +139,9 @@ class Heartbeat:
             self._wake.set()
 
     def beat_in(self, seconds: float) -> None:
-        """Beat in so many seconds at the latest, and as soon again after the next beat.
+        """Beat in ``seconds`` at the latest, and as soon again after the next beat.
 
-        A lock that is taken and released all the time thereby need not wake the thread each time.
+        So a lock that is acquired and released all the time need not wake the thread each time.
         """
         with self._lock:
             at = self._clock.monotonic() + seconds
@@ -156,26 +156,26 @@ class Heartbeat:
         """Renew what is due; return the seconds until the next beat."""
         with self._lock:
             members = list(self._members)
-            # Whatever begins to be held from here on wakes this thread, or it would be renewed too late.
+            # A resource that is added from here on wakes this thread, or it would be renewed too late.
             self._beats_at = float("inf")
             soonest, self._soonest = self._soonest, LONGEST_WAIT
         next_at = self._clock.monotonic() + soonest
 
-        def sessions() -> float:
+        def renew_sessions() -> float:
             for member in members:
-                seen = _call_guarded(member.renew, store)
-                at[member] = self._clock.monotonic() + seen
+                wait = _call_guarded(member.renew, store)
+                at[member] = self._clock.monotonic() + wait
             return self._clock.monotonic()
 
         at: dict[Member, float] = {}
-        renewed_at = sessions()
+        renewed_at = renew_sessions()
         for member in members:
             for resource in member.list_resources():
                 wait = _call_guarded(resource.renew_when_due, store)
                 now = self._clock.monotonic()
                 next_at = min(next_at, now + wait)
                 if now - renewed_at >= SESSIONS_EVERY:
-                    renewed_at = sessions()
+                    renewed_at = renew_sessions()
         return max(SOONEST, min([next_at, *at.values()]) - self._clock.monotonic())
 
     # --- the thread ---------------------------------------------------------------------------------------------------

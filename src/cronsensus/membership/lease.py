@@ -1,7 +1,7 @@
 """A node's own view of its session's lease: until when it may trust the lease (the trust window).
 
-The store decides whether a session is alive. A node cannot ask it all the time, so it trusts its lease for a while
-after each answer, counted from *before* the question was sent, by the monotonic clock, less a margin. Local time may
+The store decides whether a session is alive. A node cannot read that all the time, so it trusts its lease for a while
+after each answer, counted from *before* the request was sent, by the monotonic clock, less a margin. Local time may
 only end the trust early, never lengthen it. A process that was frozen finds its trust gone when it wakes.
 
 Answers may overtake each other: a renewal of an idle session sets a long lease, a claim then sets a short one, and the
@@ -20,19 +20,19 @@ from cronsensus.timing.clock import Clock
 IDLE_LEASE = timedelta(seconds=600)
 """The lease of a session that holds nothing; see ADR 4."""
 MARGIN = 0.1
-"""Share of a lease that is not trusted, so that a stop takes effect before another node may begin."""
+"""Share of a lease that is not trusted, so that a stop takes effect before another node may start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question that sets the lease: when it was asked (monotonic seconds), after how many claims."""
+    """A request that sets the lease: when it was sent (monotonic seconds), after how many claims."""
 
     at: float
     claims: int
 
 
 class SessionLease:
-    """One session's lease as this node sees it. Safe to share between threads.
+    """A session's lease, as this node knows it. Safe to share between threads.
 
     ``on_lease_shortened`` is called when the lease was made shorter, by the thread that did so. Otherwise a monitor
     would check it too late.
@@ -49,12 +49,12 @@ class SessionLease:
         self._lost = False
 
     def note_request(self) -> Asked:
-        """Note that the store is about to be asked."""
+        """Record that a request is about to be sent."""
         with self._lock:
             return Asked(self._clock.monotonic(), self._claims)
 
     def confirm_renewal(self, asked: Asked, lease: timedelta) -> None:
-        """Note that a renewal set the lease to ``lease``."""
+        """Record that a renewal set the lease to ``lease``."""
         until = _trusted_until(asked.at, lease)
         with self._lock:
             if asked.claims == self._claims:
@@ -63,7 +63,7 @@ class SessionLease:
                 self._trusted_until = max(self._trusted_until, until)
 
     def confirm_claim(self, asked: Asked, lease: timedelta) -> None:
-        """Note that a claim set the lease to ``lease``."""
+        """Record that a claim set the lease to ``lease``."""
         until = _trusted_until(asked.at, lease)
         with self._lock:
             self._claims += 1
@@ -74,7 +74,7 @@ class SessionLease:
             self._on_lease_shortened()
 
     def shorten_trust(self, asked: Asked, lease: timedelta) -> None:
-        """Note that a claim may have set the lease to ``lease``, then or later: trust it for no longer."""
+        """Record that a claim may have set the lease to ``lease``, then or later: trust it for no longer."""
         until = _trusted_until(asked.at, lease)
         with self._lock:
             self._claims += 1
@@ -85,13 +85,13 @@ class SessionLease:
             self._on_lease_shortened()
 
     def mark_lost(self) -> None:
-        """Note that the session is dead for good."""
+        """Record that the session is dead for good."""
         with self._lock:
             self._lost = True
 
     @property
     def length(self) -> timedelta:
-        """Return how long the lease was when it was last set, as far as this node knows."""
+        """Return the length of the lease when it was last set, as far as this node knows."""
         with self._lock:
             return self._length
 

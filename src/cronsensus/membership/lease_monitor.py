@@ -1,4 +1,4 @@
-"""Notices that a lease of a session, lock or claim can be trusted no longer, on a thread that calls no store.
+"""Notices when the lease of a session, lock or claim can no longer be trusted, on a thread that calls no store.
 
 A thread that calls a store may hang there, and would notice too late.
 """
@@ -18,45 +18,44 @@ class Trusted(Protocol):
 
     @property
     def expires_in(self) -> float:
-        """Return the seconds until it can be trusted no longer."""
+        """Return the seconds until it can no longer be trusted."""
 
     def expire(self) -> float | None:
-        """End it, since its time is over; return the seconds until the next check, or ``None`` for none."""
+        """End the lease, which has run out; return the seconds until the next check, or ``None`` for none."""
 
 
 class LeaseMonitor:
-    """One deadline for many leases, the earliest of theirs. Safe to share between threads.
+    """A single deadline for many leases, the earliest of theirs. Safe to share between threads.
 
     It takes no lock, because leases begin and end thousands of times for each one that is lost. ``monitor_lease``
     registers an entry first and then reads the time of the next check. A check clears that time first and then reads
-    the entries.
-    So no entry is missed; now and then a check finds nothing.
+    the entries. So no entry is missed; now and then a check finds nothing.
 
-    A deadline that an earlier one has replaced still checks when it comes, since two threads may have planned at the
-    same instant, but it plans no further one: else each run of an idle node would leave a chain of checks behind.
+    A deadline that an earlier one has replaced still checks when it comes, because two threads may have planned at the
+    same instant. But it plans no further deadline: else each run of an idle node would leave a chain of checks.
     """
 
     def __init__(self, clock: Clock, timer: Timer | None = None) -> None:
-        """Monitor by ``clock``, with a shared ``timer`` or one of its own."""
+        """Monitor by ``clock``, with a shared ``timer`` or a new one."""
         self._clock = clock
         self._watched: dict[Trusted, float] = {}
         """Each with the time before which it is not expired again."""
         self._looks_at = float("inf")
-        self.timer = Timer(clock) if timer is None else timer  # one with nothing to watch yet is false
+        self.timer = Timer(clock) if timer is None else timer  # not ``or``: an empty timer is false
 
-    def monitor_lease(self, one: Trusted) -> None:
+    def monitor_lease(self, lease: Trusted) -> None:
         """Monitor this lease, or check it anew because it may end earlier now."""
-        self._watched[one] = 0.0
-        at = self._clock.monotonic() + one.expires_in
+        self._watched[lease] = 0.0
+        at = self._clock.monotonic() + lease.expires_in
         if at < self._looks_at:
             self._check_one(at)
 
-    def drop_lease(self, one: Trusted) -> None:
-        """Monitor this lease no more."""
-        self._watched.pop(one, None)
+    def drop_lease(self, lease: Trusted) -> None:
+        """Stop monitoring this lease."""
+        self._watched.pop(lease, None)
 
     def close(self) -> None:
-        """Monitor nothing any more."""
+        """Stop monitoring all leases."""
         self._watched.clear()
         self.timer.close()
 
@@ -69,14 +68,14 @@ class LeaseMonitor:
         if planned is None or planned == self._looks_at:
             self._looks_at = float("inf")
         next_at = float("inf")
-        for one, not_before in list(self._watched.items()):
+        for lease, not_before in list(self._watched.items()):
             now = self._clock.monotonic()
-            at = max(now + one.expires_in, not_before)
-            if at <= now and self._watched.pop(one, None) is not None:
-                again = one.expire()
+            at = max(now + lease.expires_in, not_before)
+            if at <= now and self._watched.pop(lease, None) is not None:
+                again = lease.expire()
                 if again is None:
                     continue
-                at = self._watched[one] = now + again
+                at = self._watched[lease] = now + again
             next_at = min(next_at, at)
         if next_at < self._looks_at:
             self._check_one(next_at)

@@ -1,8 +1,8 @@
 """Evidence that a process is dead: its pid on this host, and its missing sign of life in the store.
 
 Evidence only shortens a takeover. A wrong verdict costs a run its result, because the token is replaced, and never
-makes two results. Still the evidence should be right. A pid has a meaning only within one boot and one pid namespace
-(containers on one host share the first, not the second), and a pid is reused, so the start time of the process is
+creates two results. Still the evidence should be right. A pid has a meaning only within a boot and a pid namespace
+(containers on a host share the first, not the second), and a pid is reused, so the start time of the process is
 compared too. It is read in the kernel's ticks since boot, which no step of the wall clock changes.
 """
 
@@ -26,18 +26,18 @@ _LINUX = sys.platform == "linux"
 
 
 def started_at(pid: int) -> int | None:
-    """Return when process ``pid`` started, in the host's own units; ``None`` when it and all its threads are gone.
+    """Return when process ``pid`` started, in the host's own units; ``None`` if it and all its threads are gone.
 
     A killed process is a zombie as soon as its main thread is gone. Its other threads may still be in the kernel then,
-    where a write that was begun can end. The last of them closes the files of the process and frees its file locks.
+    and complete a write. The last of them closes the files of the process and frees its file locks.
 
     Raises:
         PermissionError: another user owns it, and this host hides such processes (``hidepid``, ``ProtectProc``).
     """
     try:
         if _LINUX:
-            # Fields 3 (state), 20 (threads) and 22; the name in field 2 may hold spaces and brackets, so count from the
-            # last closing one.
+            # Fields 3 (state), 20 (threads) and 22; the name in field 2 may contain spaces and brackets, so count from
+            # the last closing one.
             fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
             return None if fields[0] in "ZX" and int(fields[17]) <= 1 else int(fields[19])
         process = psutil.Process(pid)
@@ -57,7 +57,7 @@ def own_start() -> int:
 
 
 def _is_hidden(pid: int) -> bool:
-    """Whether a process that cannot be seen exists all the same: a signal to it is refused for want of permission."""
+    """Whether a hidden process exists: a signal to it is refused for lack of permission."""
     try:
         os.kill(pid, 0)
     except PermissionError:
@@ -70,15 +70,15 @@ def _is_hidden(pid: int) -> bool:
 def is_dead(session: SessionView | LockView) -> bool:
     """Return whether the process of a session, or of a lock's holder, is certainly gone.
 
-    ``False`` whenever this host cannot tell.
+    ``False`` if this host cannot tell.
     """
     return session.pid is not None and is_gone(session.host, session.pid, session.pid_started)
 
 
 def is_gone(host: str | None, pid: int, started: int | None) -> bool:
-    """Return whether the process with this ``pid`` on ``host``, begun at ``started``, is certainly gone.
+    """Return whether the process with this ``pid`` on ``host``, started at ``started``, is certainly gone.
 
-    ``False`` whenever this host cannot tell.
+    ``False`` if this host cannot tell.
     """
     return process_state(host, pid, started) == "gone"
 
@@ -87,10 +87,10 @@ ProcessState = Literal["runs", "stopped", "gone"]
 
 
 def process_state(host: str | None, pid: int, started: int | None) -> ProcessState | None:
-    """Return what the kernel says of the process with this ``pid`` on ``host``, begun at ``started``.
+    """Return the kernel's state of the process with this ``pid`` on ``host``, started at ``started``.
 
-    ``None`` whenever this host cannot tell. ``stopped`` is by a signal; what a debugger or a frozen control group holds
-    still, runs.
+    ``None`` if this host cannot tell. ``stopped``: by a signal; a process that a debugger or a frozen control group
+    holds still counts as running.
     """
     if not can_judge(host) or not started:
         return None
@@ -105,9 +105,9 @@ def process_state(host: str | None, pid: int, started: int | None) -> ProcessSta
 
 
 def can_judge(host: str | None) -> bool:
-    """Return whether processes of ``host`` are those that this process sees, and it sees itself in /proc.
+    """Return whether this process sees the processes of ``host``, and itself in /proc.
 
-    That may belong to another namespace, or be missing.
+    /proc may belong to another namespace, or be missing.
     """
     return host == host_identity() and bool(own_start())
 
@@ -115,11 +115,11 @@ def can_judge(host: str | None) -> bool:
 ABSENT_FOR = 0.2
 """Least seconds between the two looks that together count as the absence of a session's sign of life."""
 JOURNEYS = 10
-"""How many times the duration of a look's first question is added to that. A live process whose connections were cut
-reconnects within this time, even if it is as far from the store as this one."""
+"""This many times the duration of a look is added to that. A live process whose connections were cut reconnects within
+this time, even if it is as far from the store as this one."""
 AGAIN_AFTER = 1.03
-"""How much later than that the second look is sent: it is judged by its own duration, and one that took a little longer
-than the first would be followed by a third."""
+"""How much later than that the second look is sent: it is judged by its own duration, and a look that took a little
+longer than the first would be followed by a third."""
 
 
 class _Absent(NamedTuple):
@@ -131,7 +131,7 @@ class _Absent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Absences:
-    """Since when each session has shown no sign of life. In a single look that may be a cut connection.
+    """Since when each session has shown no sign of life. A single look may only show a cut connection.
 
     A session that renewed its lease meanwhile has a process: its absence is counted anew from that look on.
     """
@@ -152,7 +152,7 @@ class Absences:
         return Absences(absent, asked_at, ABSENT_FOR + JOURNEYS * (received_at - asked_at - view.age))
 
     def is_gone(self, session: str) -> bool:
-        """Whether it was absent in two looks, the second sent long enough after the first was answered."""
+        """Whether a session was absent in two looks, the second sent long enough after the answer to the first."""
         absent = self.absent.get(session)
         return absent is not None and self.asked_at - absent.since >= self.patience
 

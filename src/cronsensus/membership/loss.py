@@ -1,9 +1,9 @@
 """Detect that the store lost data: its last moment, or everything.
 
 A failover to a standby that lags, a restart from a snapshot or a restored backup takes a store back to an earlier
-moment; ``FLUSHALL``, a restart without data or a fresh database empties it. A node is not told, nor is a process that
-only holds locks or guards functions. They detect it by signs, which cost next to nothing: they come with the answers of
-verbs that are called anyway.
+moment; ``FLUSHALL``, a restart without data or a fresh database empties it. Nobody notifies a node of that, nor a
+process that only holds locks or guards functions. They detect it by signs, which cost next to nothing, because they
+come with the answers of verbs that are called anyway.
 
 ==================================================== ==================================================================
 a renewal counts fewer renewals than this node did   the store lost a moment, after the last one that it still counts
@@ -13,8 +13,8 @@ the node holds other runs than the store believes    the store lost a moment; se
 the store has another identity, or none              it was emptied, or is another one
 ==================================================== ==================================================================
 
-A loss that is found is logged at once, and written into the store's trail by the node's next round, for ``doctor`` and
-for the audit. A loss without a sign (of writes that no process remembers) is not found.
+A detected loss is logged at once, and written into the store's trail by the node's next round, for ``doctor`` and for
+the audit. A loss without a sign (of writes that no process remembers) is not detected.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ ENDS_KEPT = 60.0
 MOST_BEATS = 64
 MOST_WATERMARKS = 2_000
 BEFORE = timedelta(minutes=1)
-"""How long before the opening of a session, of which the store counts no renewal, its loss is taken to begin."""
+"""How long before the opening of a session a loss is assumed to begin, if the store counts no renewal of it."""
 GIVEN_UP = timedelta(seconds=1)
-"""For how long a session that was given up may still be alive in the store once another one is opened."""
+"""For how long an abandoned session may still be alive in the store once another one is opened."""
 ONE_LOSS = timedelta(seconds=30)
 """Signs within this time are taken for signs of the same loss."""
 _OF_A_NODE = "its ledger, its queue and the jobs that were added at run time"
@@ -66,7 +66,7 @@ _CONSEQUENCES = {
         "This process does nothing more in it (on_store_loss='stop'); when the data is back or begins anew, restart it",
     ),
 }
-"""What is gone and what follows, by the kind of subject and by whether it stops."""
+"""The lost data and the consequence, by the kind of subject and by whether it stops."""
 
 
 class StoreWatch:
@@ -88,9 +88,9 @@ class StoreWatch:
 
         Args:
             name: the node's, for the trail.
-            stop: whether it does nothing more on a store that was emptied.
+            stop: whether to stop for good when the store was emptied.
             wake: starts a round of the node.
-            subject: what it is for people: a node, or a process.
+            subject: its kind in messages: a node, or a process.
         """
         self._name = name
         self._stop = stop
@@ -100,9 +100,9 @@ class StoreWatch:
         self._identity: Identity | None = None
         self._session = ""
         self._beats: OrderedDict[int, datetime] = OrderedDict()
-        """When this node's renewals were, by their number; 0: the opening. The older, the fewer of them are kept."""
+        """The times of this node's renewals, by number; 0: the opening. Older ones are thinned out."""
         self._watermarks: OrderedDict[tuple[int, str], tuple[datetime, datetime]] = OrderedDict()
-        """Each with a time at which the store had it, or was just about to."""
+        """Each with a time at which the store had it, or was about to."""
         self._to_tell: list[Loss] = []
         self._last: Loss | None = None
         self._emptied = False
@@ -114,7 +114,7 @@ class StoreWatch:
 
     @property
     def session(self) -> str:
-        """The session of which the store is known."""
+        """The session whose store is known."""
         return self._session
 
     @property
@@ -129,11 +129,11 @@ class StoreWatch:
         with self._lock:
             known, session = self._identity, self._session
         if known is not None:
-            # That session is given up. Its lease ends no later by this, and the answer tells what the store remembers.
+            # That session is abandoned. This does not prolong its lease, and the answer shows what the store remembers.
             self.detect_loss(session, store.renew(session, lease=GIVEN_UP))
 
     def note_opened(self, store: Store, session: str, now: datetime) -> None:
-        """Remember in which store a session was opened; it may be another store than that of the previous session."""
+        """Remember the store in which a session was opened; it may differ from the previous session's."""
         identity = store.identity()
         with self._lock:
             known = self._identity
@@ -141,7 +141,7 @@ class StoreWatch:
             self._found_empty(now)
         with self._lock:
             self._identity = identity
-            # A subject that stops stays stopped, whatever session another thread opens meanwhile.
+            # A stopped subject stays stopped, even if another thread opens a session meanwhile.
             self._emptied = self._emptied and self._stop
             self._session = session
             self._beats = OrderedDict({0: now})
@@ -161,13 +161,13 @@ class StoreWatch:
                 counted = renewal.beats - renewal.alive
                 why = f"of {last} renewals of this {self._subject}'s session the store remembers {counted}"
                 earlier = [beat for beat in self._beats if beat <= counted]
-                # Where none is counted, not even the opening of the session is remembered, perhaps.
+                # If none is counted, the store may not even remember the opening of the session.
                 since = self._beats[earlier[-1]] - (timedelta(0) if counted else BEFORE)
                 self._beats = OrderedDict({beat: self._beats[beat] for beat in earlier})
             if renewal.alive:
                 self._beats[renewal.beats] = renewal.now
                 if len(self._beats) > MOST_BEATS:
-                    # Not the oldest ones: a loss that reaches back to before those that are kept would seem shorter.
+                    # Not the oldest: a loss that reaches back further than those kept would seem shorter.
                     for beat in [*self._beats][1:-1:2]:
                         del self._beats[beat]
         if identity is not None and renewal.store != identity.id:
@@ -192,9 +192,9 @@ class StoreWatch:
             self.note_sign_of_loss(why, now, at=at)
 
     def note_plans(self, plans: Iterable[Plan], now: datetime) -> None:
-        """Note how far this node decided jobs after ``now``: its own plans, which the store has carried out.
+        """Record how far this node decided jobs after ``now``: its own plans, which the store has carried out.
 
-        A look may never show them: where each occurrence is fired ahead of its time, no job is due any more.
+        A look may never show them: if each occurrence is fired ahead of its time, no job is due any more.
         """
         with self._lock:
             for each in plans:
@@ -205,24 +205,24 @@ class StoreWatch:
         self._watermarks.move_to_end(key)
 
     def note_sign_of_loss(self, why: str, now: datetime | None = None, *, at: datetime | None = None) -> None:
-        """Note a sign that another part of the node found.
+        """Record a sign that another part of the node found.
 
         Args:
             why: the sign.
             now: when it was found, by the store's clock; ``None``: just after the last renewal.
-            at: a time just before what was forgotten; ``None``: it is an end, of those that are kept.
+            at: a time just before the lost write; ``None``: the sign is one of the ends kept here.
         """
         with self._lock:
             if not self._beats:
                 return
             until = now or next(reversed(self._beats.values()))
             at = until - timedelta(seconds=ENDS_KEPT) if at is None else min(at, until)
-            # Not simply the last one: it may be younger than the loss.
+            # Not simply the last renewal: it may be younger than the loss.
             since = max((beat for beat in self._beats.values() if beat <= at), default=at)
         self._found_lost(since, until, why)
 
     def note_trouble(self, error: StoreError) -> bool:
-        """Note why the store cannot be used: missing tables were there when this node began.
+        """Record why the store cannot be used: missing tables existed when this node started.
 
         Returns whether this error is the first sign that the store was emptied.
         """

@@ -5,15 +5,15 @@
             ┌────────── every lease/3 while the session holds something ───────┐
             ▼                                                                    │
     asked_at = monotonic ─▶ store.renew ─▶ alive: trust until asked_at + lease - margin
-                                 │          lost : the session is dead for good → its owner is told
+                                 │          lost : the session is dead for good → its owner is called
                                  ▼
                             store error: try again soon
 
 An idle session has a long lease and renews it every four minutes, so that an idle store can sleep. The store decides
 which of the two leases applies, by what the session holds (ADR 4).
 
-Failure handling: an unreachable store ends nothing by itself. The trust in the lease ends, by the monotonic clock, and
-the lease monitor notices that. If the store answers again before, nothing has happened.
+Failure handling: an unreachable store ends nothing by itself. The trust in the lease ends by the monotonic clock, which
+the lease monitor notices. If the store answers before that, nothing has happened.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MEASURED = 5
 
 
 class SessionRenewer:
-    """Renews one session at a time, whenever the heartbeat calls ``renew``, until ``stop``."""
+    """Renews a single session at a time, whenever the heartbeat calls ``renew``, until ``stop``."""
 
     def __init__(
         self,
@@ -82,11 +82,11 @@ class SessionRenewer:
         self._beat_within(0.0)
 
     def reschedule_renewal(self) -> None:
-        """Recompute the next renewal: the node began to hold runs, or its trust in the lease ran out."""
+        """Recompute the next renewal: the node started to hold runs, or its trust in the lease ran out."""
         self._beat_when_due()
 
     def request_renewal(self) -> None:
-        """Renew as soon as possible: what the store believes this session to hold is in doubt."""
+        """Renew as soon as possible: the runs that the store lists for this session are in doubt."""
         self._asked_for = True
         self._beat_within(0.0)
 
@@ -96,7 +96,7 @@ class SessionRenewer:
         self._beat_when_due()
 
     def _beat_when_due(self) -> None:
-        """Have the heartbeat look when the renewal is due, and not now: its thread would delay the run that begins."""
+        """Have the heartbeat wake when the renewal is due, and not now: its thread would delay a starting run."""
         if (lease := self._kept) is not None:
             self._beat_within(max(0.0, self._due_in(lease)))
 
@@ -146,7 +146,7 @@ class SessionRenewer:
         return self._due_in(lease)
 
     def _measure_renewal(self, seconds: float) -> None:
-        """Note how long a renewal took; warn once if the lease is too short for such a distance."""
+        """Record how long a renewal took; warn once if the lease is too short for such a distance."""
         self._took.append(seconds)
         quickest = min(self._took)
         if self._warned or len(self._took) < MEASURED or self._lease.total_seconds() >= LEAST * quickest:
@@ -160,5 +160,5 @@ class SessionRenewer:
         )  # fmt: skip
 
     def stop(self) -> None:
-        """Renew no more, and ignore an answer that is still on its way."""
+        """Stop renewing, and ignore an answer that is still on its way."""
         self._stopped = True

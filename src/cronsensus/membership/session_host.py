@@ -1,17 +1,18 @@
 """The session of the locks, or of the guarded calls, that this process holds in a store.
 
 A lock is held by a session, so that it ends with its process. A process may hold locks without being a node; and a
-node's session is not suitable, because it ends when the node drains, and its lease is as short as a takeover must be
-quick (ADR 12, 14). So locks and guarded calls have sessions of their own. Such a session is opened when it is first
-needed, renewed by the heartbeat, and closed when it has not been needed for a while. It also notices, as a node does,
-that the store was emptied; see ``loss``.
+node's session is not suitable, because it ends when the node drains, and its lease is short, for quick takeovers (ADR
+12, 14). So locks and guarded calls have sessions of their own. Such a session is opened when it is first needed,
+renewed by the heartbeat, and closed when it has not been needed for a while. Like a node, it also notices if the store
+was emptied; see ``loss``.
 
 ::
 
-    pin() ──▶ session open ──▶ add(lock) ──▶ discard(lock) ──▶ not needed for a while ──▶ closed
+    pin_session() ──▶ session open ──▶ add_resource(lock) ──▶ discard_resource(lock) ──▶ not needed for a while ──▶
+    closed
                   │                                                   │
-                  │   the heartbeat: renews the session every four minutes, and steps what it holds
-                  └── the store says that it is dead: all that it holds is lost; the next pin opens a new session
+                  │   the heartbeat: renews the session every four minutes, and its resources
+                  └── the store reports that it is dead: all of its resources are lost; the next pin opens a new session
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ _log = Logger("cronsensus.node")
 IDLE_FOR = 60.0
 """Seconds after which a session that is not needed is closed."""
 KNOWS_AFTER = 1.0
-"""Seconds after which it asks which store it is in. A process that ends before needs no connection for that."""
+"""Seconds after which it reads the store's identity. A process that ends before needs no connection for that."""
 ASK_AGAIN = 5.0
 LEAVE_WITHIN = 3.0
-"""Seconds that ``close`` waits for the store to end the session …"""
+"""Seconds that ``close`` waits for the store to end the session."""
 JOIN = 1.0
-"""… and for the heartbeat, which may be in the middle of a verb."""
+"""Seconds that ``close`` waits for the heartbeat, which may be in the middle of a verb."""
 _SHORT_LEASE = timedelta(seconds=10)
 
 
@@ -56,7 +57,7 @@ class SessionHost:
 
     Attributes:
         store: the handle for verbs of the callers' own threads.
-        monitor: notices when a lease can be trusted no longer.
+        monitor: notices when a lease can no longer be trusted.
     """
 
     def __init__(
@@ -73,13 +74,13 @@ class SessionHost:
         """Open nothing yet.
 
         Args:
-            store: for verbs on the callers' threads; stays the caller's to close, after this.
+            store: for verbs on the callers' threads; the caller closes it, after this object.
             clock: for waits and trust.
             name: for people.
-            heartbeat: renews all sessions of this process in the store; ``None``: this one alone.
-            lease: of the session while it holds runs; one that holds only locks, or nothing, has a long one.
+            heartbeat: renews all sessions of this process in the store; ``None``: a heartbeat for this session alone.
+            lease: of the session while it holds runs; a session with only locks, or nothing, has a long lease.
             stop: refuse new locks and calls once the store was emptied.
-            on_listed: called after each renewal with the runs that the store believes the session to hold.
+            on_listed: called after each renewal with the runs that the store lists for the session.
         """
         self.store = store
         self.monitor = LeaseMonitor(clock)
@@ -98,7 +99,7 @@ class SessionHost:
         self._needed_at = self._clock.monotonic()
         self._loss = StoreWatch(name, stop=stop, wake=self._heartbeat.wake_thread, subject="process")
         self._opened: tuple[float, datetime] | None = None
-        """When the session was opened, on this process's clock and on the store's."""
+        """When the session was opened, by this process's clock and by the store's."""
         _all.add(self)
 
     @property
@@ -114,7 +115,7 @@ class SessionHost:
         return None if lease is None else lease.session
 
     def pin_session(self) -> SessionLease:
-        """Return the session, and open one if none can be trusted; it is not closed before ``unpin_session``.
+        """Return the session, or a new one if it cannot be trusted; it stays open until ``unpin_session``.
 
         Raises:
             StoreEmptied: the store was emptied, and ``stop`` was given.
@@ -133,7 +134,7 @@ class SessionHost:
             raise
 
     def unpin_session(self) -> None:
-        """Undo a ``pin_session``: the session is needed only for what it holds."""
+        """Undo a ``pin_session``: from now on only its resources keep the session open."""
         with self._lock:
             self._pins -= 1
             self._needed_at = self._clock.monotonic()
@@ -145,25 +146,25 @@ class SessionHost:
         self._heartbeat.beat_in(first)
 
     def discard_resource(self, held: Resource) -> None:
-        """Renew ``held`` no more."""
+        """Stop renewing ``held``."""
         with self._lock:
             self._held.pop(held, None)
             self._needed_at = self._clock.monotonic()
 
     def session_ended(self, lease: SessionLease) -> None:
-        """Note that the store called a session dead."""
+        """Record that the store reported a session as dead."""
         lease.mark_lost()
         self._lose_session(lease, "its session was ended")
 
     def verify_soon(self) -> None:
-        """Ask the store soon whether it still knows the session, because it has forgotten something else."""
+        """Check soon whether the store still knows the session, because it has lost something else."""
         with self._lock:
             renewer = self._renewer
         if renewer is not None:
             renewer.request_renewal()
 
     def store_failed(self, error: StoreError) -> None:
-        """Note why the store could not be used: missing tables may mean that it was emptied."""
+        """Record why the store could not be used: missing tables may mean that it was emptied."""
         if self._loss.note_trouble(error):
             with self._lock:
                 lease = self._lease
@@ -175,7 +176,7 @@ class SessionHost:
         """Raise if the store was emptied and ``stop`` was given.
 
         Raises:
-            StoreEmptied: it was.
+            StoreEmptied: the store was emptied.
         """
         if self._loss.is_halted:
             raise StoreEmptied(
@@ -185,10 +186,10 @@ class SessionHost:
             )
 
     def close(self) -> None:
-        """Close the session, which frees all that it holds. Idempotent."""
+        """Close the session, which frees all of its resources. Idempotent."""
         with self._lock:
             lease, self._lease = self._lease, None
-            held = any(one.session for one in self._held)
+            held = any(resource.session for resource in self._held)
             ended = self._leave_heartbeat()
         self.monitor.close()
         if lease is not None:
@@ -254,10 +255,10 @@ class SessionHost:
                 _log.debug("a session that held nothing could not be closed, it ends with its lease: %s", error)
 
     def _identify_store(self, store: Store, session: str, opened_at: datetime) -> None:
-        """Ask which store a session was opened in; close the session if the subject must stop.
+        """Read the identity of a session's store; close the session if the subject must stop.
 
         Raises:
-            StoreError: it cannot be asked.
+            StoreError: the store cannot be used.
         """
         self._loss.note_opened(store, session, opened_at)
         if self._loss.is_halted:
@@ -276,11 +277,11 @@ class SessionHost:
 
     def _lose_session(self, lease: SessionLease, why: str) -> None:
         with self._lock:
-            gone = [one for one in self._held if one.session == lease.session]
-            for one in gone:
-                del self._held[one]
-        for one in gone:
-            one.mark_lost(why)
+            gone = [resource for resource in self._held if resource.session == lease.session]
+            for resource in gone:
+                del self._held[resource]
+        for resource in gone:
+            resource.mark_lost(why)
 
     # --- the end of trust --------------------------------------------------------------------------------------------
 
@@ -294,7 +295,7 @@ class SessionHost:
         return LONGEST_WAIT if lease is None else lease.trusted_for
 
     def expire(self) -> None:
-        """Lose all that the session holds: it could not be renewed in time."""
+        """Lose all resources of the session: it could not be renewed in time."""
         lease = self._lease
         if lease is not None:
             self._lose_session(lease, "its session could not be renewed in time")
@@ -302,7 +303,7 @@ class SessionHost:
     # --- what the heartbeat calls -------------------------------------------------------------------------------------
 
     def renew(self, store: Store) -> float:
-        """Renew the session if it is time to, or close it when it is not needed; return the seconds until then."""
+        """Renew the session if it is due, or close it if it is not needed; return the seconds until the next call."""
         with self._lock:
             renewer = self._renewer
             unneeded = None if self._held or self._pins else self._needed_at + IDLE_FOR - self._clock.monotonic()
@@ -321,12 +322,12 @@ class SessionHost:
         return min(waits) if unneeded is None else min(*waits, unneeded)
 
     def list_resources(self) -> Collection[Resource]:
-        """Return what the session holds."""
+        """Return the session's resources."""
         with self._lock:
             return list(self._held)
 
     def _check_store(self, store: Store) -> float:
-        """Ask which store this is, and record losses; return the seconds until that is due again."""
+        """Read the store's identity, and record losses; return the seconds until that is due again."""
         with self._lock:
             lease, opened = self._lease, self._opened
         try:

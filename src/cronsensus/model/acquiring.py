@@ -1,4 +1,4 @@
-"""What is asked and answered where another program names the times of jobs, and the store decides who acts."""
+"""Requests and answers of ``Store.acquire``, for jobs whose times another program names."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from cronsensus.timing.instants import as_utc
 
 Intent = Literal["run", "full", "late"]
 MOST_EARLY = timedelta(seconds=1)
-"""The most by which a time may lie ahead of the store's clock and be won: clocks that are kept differ by less."""
+"""How far a time may lie ahead of the store's clock and still be won: synchronised clocks differ by less."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What a process wants with nominal times of a job.
+    """A process's request for nominal times of a job.
 
     Attributes:
-        times: those that it runs one after another: the job's ``concurrency`` must allow one more run.
-        intent: ``"run"`` them; or say that they will not run here: ``"full"``, because this process has no free slot,
+        times: these run one after another, so the job's ``concurrency`` must allow a single further run.
+        intent: ``"run"`` them; or record that they do not run here: ``"full"``, because this process has no free slot,
             ``"late"``, because too much time has passed.
     """
 
@@ -32,20 +32,20 @@ class Ask:
     intent: Intent = "run"
 
     def checked(self) -> Ask:
-        """Return it with all times in UTC.
+        """Return the request with all times in UTC.
 
         Raises:
-            InvalidOption: one of them has no zone.
+            InvalidOption: a time has no zone.
         """
         return Ask(self.job, tuple(as_utc(time, what="times") for time in self.times), self.intent)
 
 
 @dataclass(frozen=True)
 class AskNamed:
-    """One occurrence that a process wants to run now, by its nominal time or by its key: exactly one of the two.
+    """A request to run a single occurrence now, by its nominal time or by its key: exactly one of the two.
 
     Attributes:
-        fingerprint: tells one payload from another; it is stored with the occurrence.
+        fingerprint: a hash that distinguishes payloads under the same key; it is stored with the occurrence.
     """
 
     job: str
@@ -59,27 +59,27 @@ class AskNamed:
         """The occurrence.
 
         Raises:
-            InvalidOption: not exactly one of the two is given, or one that cannot be.
+            InvalidOption: not exactly one of the two is given, or it is invalid.
         """
         return name_of(self.scheduled_for, self.key)
 
     @property
     def times(self) -> tuple[datetime, ...]:
-        """The nominal times that are asked for, in UTC: one or none."""
+        """The nominal time that is requested, in UTC; empty for a key."""
         return () if self.named.scheduled_for is None else (self.named.scheduled_for,)
 
     def checked(self) -> AskNamed:
-        """Return it.
+        """Return the request, validated.
 
         Raises:
-            InvalidOption: as ``named`` raises it.
+            InvalidOption: as ``named`` does.
         """
         _ = self.named
         return self
 
 
 class NotWon(StrEnum):
-    """Why an occurrence was not won."""
+    """Why an occurrence was not won (claimed)."""
 
     LOST = "lost"
     """It is decided, another process has it, it waits to be run again, or it cannot be acquired."""
@@ -92,11 +92,11 @@ class NotWon(StrEnum):
     LEFT = "left"
     """It is undecided: the caller does not run it, and another process may."""
     EARLY = "early"
-    """It is undecided: it lies more than ``MOST_EARLY`` ahead of the store's clock; ask again when that says it."""
+    """It is undecided: it lies more than ``MOST_EARLY`` ahead of the store's clock; ask again later."""
     UNKNOWN = "unknown"
     """The store knows no such job, or it is retired."""
     PRUNED = "pruned"
-    """It was named, and lies at or below the pruned horizon: it cannot be proved that it never ran."""
+    """An ``AskNamed`` whose time lies at or below the pruned horizon: it cannot be proved that it never ran."""
 
 
 VERDICTS: dict[NotWon, tuple[State, Reason]] = {
@@ -104,7 +104,7 @@ VERDICTS: dict[NotWon, tuple[State, Reason]] = {
     NotWon.LATE: (State.MISSED, Reason.LATE),
     NotWon.PAUSED: (State.SKIPPED, Reason.PAUSED),
 }
-"""What such an answer has recorded."""
+"""The verdict that has been recorded with such an answer."""
 
 
 def refusal(intent: Intent, *, paused: bool, below_limit: bool) -> NotWon | None:

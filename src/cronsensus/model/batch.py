@@ -1,11 +1,11 @@
-"""Batches: an occurrence that is over when its items are, which are occurrences themselves.
+"""Batches: an occurrence that is over when its items are; the items are occurrences themselves.
 
 ::
 
-    list ──▶ asleep while any item is open ──▶ collect ──▶ succeeded
-                                          └──▶ too many failed ──▶ failed
+    list ──▶ parked while any item is open ──▶ collect ──▶ succeeded
+                                           └──▶ too many failed ──▶ failed
 
-What a batch does next is decided here, from what the store has recorded.
+This module decides what a batch does next, from what the store has recorded.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ MOST_ITEMS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """The items of a batch by their states, each counted up to a limit, and where the batch itself stands.
+    """The items of a batch by state, each counted up to a limit, and the state of the batch itself.
 
     Attributes:
-        state: of the batch; ``None``: it is not there.
-        listed: how many items its list had; ``None``: the list is not complete.
+        state: of the batch; ``None``: it does not exist.
+        listed: how many items its complete list had; ``None``: the list is not complete.
     """
 
     state: State | None
@@ -45,28 +45,28 @@ class Children:
 
     @property
     def open(self) -> int:
-        """How many are pending or running."""
+        """How many items are pending or running."""
         return self.pending + self.running
 
     @property
     def not_done(self) -> int:
-        """How many ended without their work being done: what ``tolerate`` and ``stop_after`` count."""
+        """How many items failed or were cancelled, which ``tolerate`` and ``stop_after`` count."""
         return self.failed + self.cancelled
 
     @property
     def total(self) -> int:
-        """How many there are, as far as was counted."""
+        """How many items there are, as far as they were counted."""
         return self.open + self.not_done + self.succeeded + self.skipped
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How many items may end without their work being done.
+    """How many items may fail or be cancelled before the batch fails.
 
     Attributes:
-        count: so many.
-        share: or this part of all of them, from 0 to 1; in decimals, for 0.29 * 100 is less than 29 in floats.
-        stop_after: with so many, no further item is begun; ``None``: all are tried.
+        count: this many.
+        share: or this share of all items, from 0 to 1; decimal, because 0.29 * 100 is less than 29 in floats.
+        stop_after: after this many, no further item is started; ``None``: all are tried.
     """
 
     count: int = 0
@@ -75,20 +75,20 @@ class Tolerance:
 
     @property
     def counts(self) -> int:
-        """Up to which number items must be counted to decide."""
+        """How far items must be counted for a decision."""
         return 2 * MOST_ITEMS if self.share else max(self.count, self.stop_after or 0) + 1
 
     def allows(self, children: Children) -> bool:
-        """Whether a batch whose items have ended like this has succeeded."""
+        """Whether a batch whose items have all ended has succeeded."""
         return children.not_done <= max(self.count, int(self.share * children.total))
 
     def stops(self, children: Children) -> bool:
-        """Whether no further item is to be begun."""
+        """Whether no further item is to be started."""
         return self.stop_after is not None and children.not_done >= self.stop_after
 
     @classmethod
     def read(cls, tolerate: int | str | None, stop_after: int | None) -> Tolerance:
-        """Return what a user wrote: ``tolerate=3`` or ``"5%"``, ``stop_after=10``.
+        """Build a tolerance from a user's options: ``tolerate=3`` or ``"5%"``, ``stop_after=10``.
 
         Raises:
             InvalidOption: neither a number of items nor a share of them.
@@ -117,8 +117,8 @@ Phase = Literal["list", "wait", "stop", "fail", "collect"]
 def phase(listed: int | None, children: Children, tolerance: Tolerance) -> Phase:
     """Return what a batch does next.
 
-    ``"list"``: its list is not complete. ``"wait"``: for items that are open. ``"stop"``: enough of them failed.
-    ``"fail"``: all have ended, and too many failed. ``"collect"``: all have ended.
+    ``"list"``: complete its list. ``"wait"``: items are open. ``"stop"``: enough items failed to stop. ``"fail"``: all
+    have ended, and too many failed. ``"collect"``: all have ended.
     """
     if tolerance.stops(children):
         return "stop"
@@ -137,5 +137,5 @@ def item_key(batch: int, key: str) -> str:
 
 
 def shown_key(key: str) -> str:
-    """Return the key that a user knows an item by."""
+    """Return an item's key without the prefix of its batch, as the user gave it."""
     return key.removeprefix(ITEM_PREFIX).partition("/")[2] if key.startswith(ITEM_PREFIX) else key

@@ -1,19 +1,19 @@
-"""What goes first: the order in which pending occurrences are claimed.
+"""The order in which pending occurrences are claimed.
 
-By ``priority``, the highest first. Within one priority by class, so that a batch or a long queue does not hold up the
+By ``priority``, the highest first. Within a priority by class, so that a batch or a long queue does not hold up the
 schedule::
 
     0  what the schedule, a person or a start-up asked for, and a batch whose items are done
     1  what was enqueued
     2  items of a batch, and what was backfilled
 
-Within one class by due time, then by age. A store keeps priority and class as one number, the level: the higher is
-claimed first, so one index gives the whole order.
+Within a class by due time, then by age. A store keeps priority and class as a single number, the level: the highest is
+claimed first, so a single index gives the whole order.
 
-For each tenth claim of a node the class has no say: the oldest due of a priority comes first, whatever its class. At
-any moment only so many are due before a given one, and none that comes later is; each such claim takes at least one of
-them. So whatever waits has its turn, however much comes due in the classes before it. It stays within one priority:
-who sets ``priority`` means that the others wait.
+For every tenth claim of a node, classes are ignored: the oldest due occurrence of a priority comes first. Only a finite
+number of occurrences is due before a given one, later ones never get ahead of it, and each such claim takes at least
+one of them. So every occurrence has its turn, however many come due in the classes before it. This holds within a
+priority: a higher ``priority`` means that the others wait.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cronsensus.model.states import Origin
 
 CLASSES = 3
 EVERY = 10
-"""One claim of so many is without classes."""
+"""One claim of this many ignores classes."""
 _OF_ORIGIN = {Origin.ENQUEUE: 1, Origin.BATCH: 1, Origin.BACKFILL: 2}
 
 
@@ -35,7 +35,7 @@ def level_of(priority: int, origin: Origin, parent: int | None = None) -> int:
 
 
 def level_when_woken(level: int, listed: int | None) -> int:
-    """Return the level of a sleeper that is woken; ``listed``: how many items it had, if it is a batch."""
+    """Return the level of a parked occurrence that is woken; ``listed``: how many items it had, if it is a batch."""
     return level if listed is None else first_level(priority_of(level))
 
 
@@ -50,8 +50,8 @@ def priority_of(level: int) -> int:
 
 
 def ignores_classes(session: str, claims: int) -> bool:
-    """Whether a node's next claim is without classes; ``claims``: how many of its claims brought work so far.
+    """Whether a node's next claim ignores classes; ``claims``: how many of its claims brought work so far.
 
-    Which of ten it is depends on the session: nodes that live for less than ten claims have their part of them, too.
+    Which of ten it is depends on the session, so that nodes that live for less than ten claims do their share, too.
     """
     return (crc32(session.encode()) + claims) % EVERY == 0

@@ -1,10 +1,10 @@
-"""What becomes of an occurrence when an attempt of it is over? Values only.
+"""What follows for an occurrence when an attempt of it has ended. Values only.
 
 ::
 
     Final ──▶ succeeded, failed, cancelled or skipped, and never run again
     Again ──▶ pending, due after a while
-    Parked ─▶ pending, due never, until what it waits for wakes it
+    Parked ─▶ pending, without a due time, until it is woken
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cronsensus.model.states import State
 
 
 class Final(Struct, frozen=True, tag=True):
-    """It is over. ``result`` is JSON text, or ``None``."""
+    """The occurrence is final. ``result`` is JSON text, or ``None``."""
 
     state: State
     reason: str | None = None
@@ -29,15 +29,15 @@ class Final(Struct, frozen=True, tag=True):
 
 
 class Again(Struct, frozen=True, tag=True):
-    """It is due again after a while, on the store's clock.
+    """The occurrence is due again after a while, on the store's clock.
 
     Attributes:
-        after: that while.
-        failed: the attempt failed, and counts as one. If not, it counts as none, and its crashes are kept.
+        after: until it is due again.
+        failed: the attempt failed, and counts. If not, it does not count, and its crashes are kept.
         reason: why, for people.
-        error: what a failed attempt raised; ``None``: it asked to be tried again.
-        note: of an attempt that only looked: what the next one is to find, and what it finds also after an attempt
-            that failed. It leaves no record, and its failures count from 0 again.
+        error: the error of a failed attempt; ``None``: it asked for the retry.
+        note: from an attempt that only looked, for the next attempt; it is kept across failed attempts. Such an attempt
+            leaves no record, and failures count from 0 again.
     """
 
     after: timedelta
@@ -48,13 +48,13 @@ class Again(Struct, frozen=True, tag=True):
 
 
 class Parked(Struct, frozen=True, tag=True):
-    """It waits without a slot, due never, until ``Store.wake``. All counts begin anew, and the attempt is none.
+    """The occurrence waits without a slot or a due time, until ``Store.wake``; counts start anew, without this attempt.
 
     Attributes:
-        on: what for: ``"items"``, ``"upstreams"``, or another word of at most 20 letters. Stores keep it and match on
-            none.
-        listed: of a batch: how many items its list had. Without it nothing ran, and there is no record.
-        reason: what for, for people.
+        on: what it waits for: ``"items"``, ``"upstreams"``, or another word of at most 20 letters. Stores keep it
+            without interpreting it.
+        listed: for a batch: how many items its list had. Without it nothing ran, and there is no record.
+        reason: what it waits for, for people.
     """
 
     on: str
@@ -69,7 +69,7 @@ class End(Struct, frozen=True, kw_only=True):
     """The end of an attempt.
 
     Attributes:
-        session: the session that claimed it; where it is given, it is compared like the token.
+        session: the session that claimed it; if given, it is compared like the token.
         elapsed: how long the attempt took, by the node's monotonic clock.
     """
 
@@ -81,17 +81,17 @@ class End(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, claim: Claim, then: Then, elapsed: timedelta = timedelta(0)) -> Self:
-        """Return the end of the attempt that was claimed."""
+        """Return the end of a claim's attempt."""
         return cls(id=claim.id, token=claim.token, session=claim.session, then=then, elapsed=elapsed)
 
     @property
     def state(self) -> State:
-        """Return the state that it asks for."""
+        """Return the state that it requests."""
         return state_after(self.then)
 
     @property
     def error(self) -> RunError | None:
-        """Return what the attempt raised."""
+        """Return the error of the attempt."""
         return error_of(self.then)
 
 
@@ -103,27 +103,27 @@ STATE_AFTER: Mapping[RunEnd, State] = {
     "retry": State.PENDING,
     "snoozed": State.PENDING,
 }
-"""What the store answered to an end, by how its attempt is recorded."""
+"""The store's answer to an end, by how its attempt is recorded."""
 _FINAL: Mapping[State, RunEnd] = {state: end for end, state in STATE_AFTER.items() if state is not State.PENDING}
 
 
 def state_after(then: Then) -> State:
-    """Return the state that an occurrence is in from then on."""
+    """Return the state of an occurrence after an end."""
     return then.state if isinstance(then, Final) else State.PENDING
 
 
 def error_of(then: Then) -> RunError | None:
-    """Return what the attempt raised."""
+    """Return the error of the attempt."""
     return None if isinstance(then, Parked) else then.error
 
 
 def is_snoozed(then: Then) -> bool:
-    """Whether an occurrence goes back to pending, and its attempt counts as none."""
+    """Whether an occurrence goes back to pending, and its attempt does not count."""
     return isinstance(then, Parked) or (isinstance(then, Again) and not then.failed)
 
 
 def unless_cancelled(then: Then, cancel: str | None) -> Then:
-    """Return what becomes of an occurrence that an operator asked to stop (``cancel``: why): it does not come back."""
+    """Return what follows if an operator asked the occurrence to stop (``cancel``: why): it does not run again."""
     if cancel is None or isinstance(then, Final):
         return then
     return Final(State.CANCELLED, reason=cancel, error=error_of(then))

@@ -1,7 +1,7 @@
 """Dependencies: may an occurrence start, given the verdicts of its upstreams?
 
-Asked of what the store has recorded, each time the occurrence is claimed; so nothing is counted. What comes after what
-stands in the job's definition.
+The gate is decided each time the occurrence is claimed, from what the store has recorded; so nothing is counted. The
+upstreams are part of the job's definition.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ MOST_UPSTREAMS = 100
 When = Literal["succeeded", "ended", "failed"]
 Which = Literal["same", "all_in_period", "latest_before"]
 Verdict = Literal["wait", "succeeded", "failed", "cancelled", "skipped", "missed", "missing", "pruned"]
-"""Of one nominal time of a job. ``"missing"``: it was decided, and there is nothing; or there is no such job.
-
-``"pruned"``: there is nothing any more, so whatever it was is not known.
+"""The verdict of a nominal time of a job, as a gate sees it. ``"missing"``: it was decided without an occurrence, or
+there is no such job. ``"pruned"``: its occurrence has been deleted, so its verdict is unknown.
 """
 
 _WELL: Mapping[When, frozenset[Verdict]] = {
@@ -42,13 +41,13 @@ _REASONS: Mapping[Verdict, Reason] = {
 
 @dataclass(frozen=True, slots=True, order=True)
 class Rule:
-    """What an occurrence comes after.
+    """An upstream that an occurrence comes after.
 
     Attributes:
         job: the upstream's name.
-        when: how that must have ended.
-        which: of its nominal times: the ``"same"``, ``"all_in_period"`` since the dependent's own one before, or the
-            ``"latest_before"`` it, itself included.
+        when: how the upstream must have ended.
+        which: which of its nominal times count: the ``"same"``, ``"all_in_period"`` since the dependent's previous
+            nominal time, or the ``"latest_before"`` the dependent's (or equal to it).
     """
 
     job: str
@@ -58,22 +57,22 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """What the occurrences of a job come after.
+    """The upstreams of a job's occurrences.
 
     Attributes:
         upstreams: a rule for each, by name.
-        wait_for: how long one may wait, from its creation on.
+        wait_for: how long an occurrence may wait, from its creation on.
     """
 
     upstreams: tuple[Rule, ...]
     wait_for: timedelta = WAIT_FOR
 
     def __post_init__(self) -> None:
-        """Bring the rules into one order: that of a mapping's keys makes no other definition."""
+        """Sort the rules, so that the order in which they were written does not matter."""
         object.__setattr__(self, "upstreams", tuple(sorted(self.upstreams)))
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON values; the duration in microseconds."""
+        """Return plain JSON values; the duration in microseconds."""
         rules = [[rule.job, rule.when, rule.which] for rule in self.upstreams]
         return {"wait_for": self.wait_for // timedelta(microseconds=1), "upstreams": rules}
 
@@ -82,7 +81,7 @@ class After:
         """Read what ``to_json`` wrote.
 
         Raises:
-            LookupError, TypeError, ValueError: something else did, or a newer version.
+            LookupError, TypeError, ValueError: it was not written by ``to_json``, or by a newer version.
         """
         if data.keys() != {"wait_for", "upstreams"}:
             raise ValueError(f"after={str(dict(data))[:200]}")
@@ -100,11 +99,11 @@ def _one_of(word: Any, known: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What to do with an occurrence.
+    """The decision about an occurrence.
 
     Attributes:
         decision: ``"run"``, ``"wait"`` or ``"skip"`` it.
-        reason: for what it waits, or why it is skipped.
+        reason: what it waits for, or why it is skipped.
     """
 
     decision: Literal["run", "wait", "skip"]
@@ -112,28 +111,28 @@ class Gate:
 
 
 def is_against(rule: Rule, verdict: Verdict) -> bool:
-    """Whether an occurrence is skipped because of this one."""
+    """Whether this verdict of an upstream skips the occurrence."""
     return verdict != "wait" and verdict not in _WELL[rule.when]
 
 
 def gate(
     rules: Sequence[Rule], verdicts: Mapping[str, Sequence[Verdict]], *, waited: timedelta, wait_for: timedelta
 ) -> Gate:
-    """Return whether an occurrence runs.
+    """Decide whether an occurrence runs.
 
     Args:
-        rules: what it comes after.
-        verdicts: of each upstream, by name; of several nominal times all must be well.
-        waited: since its creation.
-        wait_for: how long it may.
+        rules: its upstreams.
+        verdicts: of each upstream, by name; if there are several nominal times, all must meet the rule.
+        waited: time since its creation.
+        wait_for: how long it may wait.
     """
     waits: list[str] = []
     for rule in rules:
-        found = verdicts[rule.job]
-        bad = next((one for one in found if is_against(rule, one)), None)
+        of_upstream = verdicts[rule.job]
+        bad = next((one for one in of_upstream if is_against(rule, one)), None)
         if bad is not None:
             return Gate("skip", f"{_REASONS[bad]}: {rule.job}")
-        if "wait" in found:
+        if "wait" in of_upstream:
             waits.append(rule.job)
     if not waits:
         return Gate("run")
@@ -143,24 +142,24 @@ def gate(
 
 
 def in_order(rules: Mapping[str, Sequence[Rule]]) -> list[str]:
-    """Return all jobs, each behind what it comes after; there is no circle among them."""
-    # Not by calls of itself: a chain may be longer than Python lets them nest.
+    """Return all jobs, upstreams first; there must be no cycle among them."""
+    # Not recursive: a chain may be longer than Python's recursion limit.
     return list(TopologicalSorter({job: [rule.job for rule in each] for job, each in rules.items()}).static_order())
 
 
 def without_circles(
     rules: Mapping[str, Sequence[Rule]],
 ) -> tuple[Mapping[str, Sequence[Rule]], tuple[tuple[str, ...], ...]]:
-    """Return the rules without those that make circles, and the circles.
+    """Return the rules without those that make cycles, and the cycles.
 
-    No program can declare one; three that declare a part of it each can.
+    A single program cannot declare a cycle, but several programs that each declare a part of it can.
     """
     circles: list[tuple[str, ...]] = []
     while True:
         try:
             in_order(rules)
         except CycleError as error:
-            circle = error.args[1][1:]  # its first job is its last again; each stands before what comes after it
+            circle = error.args[1][1:]  # the first job is repeated at the end; each is the upstream of the next
             circles.append(tuple(circle))
             before = dict(zip(circle, (circle[-1], *circle), strict=False))
             rules = {job: [one for one in each if one.job != before.get(job)] for job, each in rules.items()}

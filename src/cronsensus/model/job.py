@@ -31,24 +31,24 @@ class Policies:
     """How the occurrences of a job are run. Durations are ``timedelta`` here; users may write any ``Duration``.
 
     Attributes:
-        overlap: what to do when a nominal time comes and an earlier occurrence is still active, a backfilled one too:
-            ``"skip"`` this time; ``"queue_one"``: let one wait, skip the others; ``"queue"``: let all wait, one after
-            another; ``"cancel_previous"``: ask the earlier one to stop, then run; ``"allow"``: run beside it.
+        overlap: what to do when a nominal time comes and an earlier occurrence (also a backfilled one) is still active:
+            ``"skip"`` this time; ``"queue_one"``: let one wait, skip the others; ``"queue"``: let all wait, and run one
+            at a time; ``"cancel_previous"``: ask the earlier one to stop, then run; ``"allow"``: run beside it.
         catch_up: which of the nominal times to run that passed while no node was alive: ``"none"``, the ``"latest"``
             (the others are skipped as coalesced), or ``"all"``, one after another.
-        catch_up_window: nominal times older than this are missed, whatever ``catch_up`` says.
+        catch_up_window: nominal times older than this are missed, with any ``catch_up``.
         grace: an occurrence that cannot start within this time after its due time is missed; ``None``: never too late.
-        on_crash: after its node died, run it again (``"retry"``: at least once) or close it (``"fail"``: at most once).
+        on_crash: after its node died, run it again (``"retry"``: at least once) or fail it (``"fail"``: at most once).
         max_crashes: crashes after which an occurrence is failed (3: it is taken over twice), so that a job that kills
-            its process does not walk through the cluster.
+            its process does not kill the nodes of the cluster one after another.
         retries: further attempts after a failure.
-        retry_delay: wait before the first retry; doubles with each (``retry_factor``) up to ``retry_max_delay``, with
-            jitter.
-        timeout: longest time of one attempt; ``None``: no limit. A thread cannot be stopped: its run keeps its
-            place until its function returns, whatever that returns, and is failed or tried again only then. Where
-            that must not be, use ``executor="process"``, an async function, or look at ``run.check()`` often.
-        concurrency: most runs of this job at a time over the whole cluster; ``None``: no limit. Counted are runs: not
-            what a node that lost its lease has not stopped yet.
+        retry_delay: wait before the first retry; multiplied by ``retry_factor`` for each further one, up to
+            ``retry_max_delay``, with jitter.
+        timeout: longest time of an attempt; ``None``: no limit. A thread cannot be stopped: its run keeps its place
+            until its function returns, and only then fails or is retried, whatever the function returns. If that is
+            not acceptable, use ``executor="process"``, an async function, or call ``run.check()`` often.
+        concurrency: most runs of this job at a time over the whole cluster; ``None``: no limit. A run that a node lost
+            with its lease does not count, although the node may not have stopped it yet.
         priority: higher is claimed first.
         keep: how long final occurrences are kept.
     """
@@ -70,10 +70,10 @@ class Policies:
 
     @classmethod
     def read(cls, options: dict[str, Any], base: Policies | None = None) -> Policies:
-        """Build policies from what a user wrote, over ``base``; durations may be any ``Duration``.
+        """Build policies from a user's options, over ``base``; durations may be any ``Duration``.
 
         Raises:
-            InvalidOption: an unknown option (with the nearest known one), or an impossible value.
+            InvalidOption: an unknown option (with the nearest known one), or an invalid value.
         """
         known = {item.name for item in dataclasses.fields(cls)}
         for name in options:
@@ -103,14 +103,14 @@ class PolicyOptions(TypedDict, total=False):
 
 
 class JobDefaults:
-    """The policies of jobs that do not say otherwise; what is left out is as in ``Policies``, where all defaults stand.
+    """Default policies for jobs that do not set them; anything left out has the default of ``Policies``.
 
     Example:
         >>> JobDefaults(timeout="10m", retries=2)
         JobDefaults(timeout='10m', retries=2)
 
     Raises:
-        InvalidOption: an unknown option (with the nearest known one), or an impossible value.
+        InvalidOption: an unknown option (with the nearest known one), or an invalid value.
     """
 
     def __init__(self, **options: Unpack[PolicyOptions]) -> None:
@@ -118,7 +118,7 @@ class JobDefaults:
         self.options: PolicyOptions = options
 
     def over(self, base: Policies | None = None) -> Policies:
-        """Return the policies that result from laying these over ``base``."""
+        """Return ``base`` with these options applied."""
         return Policies.read(dict(self.options), base)
 
     def __repr__(self) -> str:
@@ -141,11 +141,11 @@ STORED_DEFAULTS: dict[str, Any] = {
     "priority": 0,
     "keep": 2_592_000_000_000,
 }
-"""What a stored definition means by a policy that it does not name; durations in microseconds.
+"""The value of each policy that a stored definition leaves out; durations in microseconds.
 
-A format: no value here ever changes, whatever the defaults of ``Policies`` become, or stored jobs would change with
-them. A new policy is added with the value that means what was before it. Then a job that does not use it reads the same
-to nodes of every release, and a job that does is left alone by those that do not know it.
+A format: no value here ever changes, even if the defaults of ``Policies`` do, because stored jobs would change with
+them. A new policy is added with the value that means the behaviour before it. Then a job that does not use it reads the
+same to nodes of every release, and nodes that do not know the policy leave jobs that use it alone.
 """
 
 _CHOICES = {"overlap": Overlap, "catch_up": CatchUp, "on_crash": OnCrash}
@@ -198,7 +198,7 @@ def check_choice(value: T, literal: Any, *, what: str) -> T:
     """Return ``value`` if it is one of the values of a ``Literal``.
 
     Raises:
-        InvalidOption: it is not; names them.
+        InvalidOption: it is not; the message lists them.
     """
     if value not in get_args(literal):
         raise InvalidOption(f"{what}={value!r}: choose one of {', '.join(map(repr, get_args(literal)))}")
@@ -242,13 +242,13 @@ def check_priority(priority: int) -> None:
 
 INTERNAL = "cronsensus:"
 ALERT = INTERNAL + "alert:"
-"""Prefix of the jobs whose one run watches for an alert."""
+"""Prefix of the jobs that watch for the events of an alert; each has a single run."""
 
 
 def is_internal(job: str) -> bool:
-    """Whether a job, or the function of one, is one of our own, such as the run that watches for an alert.
+    """Whether a job, or a function's name, is internal, such as the run that watches for an alert.
 
-    Runs of these take no slot of their node: what watches the jobs of users must not wait for them.
+    Internal runs take no slot of their node: what watches users' jobs must not wait for them.
     """
     return job.startswith(INTERNAL)
 
@@ -260,9 +260,9 @@ BEAT = "beat:"
 CELERY = "celery:"
 RABBITMQ = "rabbitmq:"
 KEEPERS = {APSCHEDULER: "APScheduler", BEAT: "Celery beat", CELERY: "Celery", RABBITMQ: "RabbitMQ"}
-"""Of jobs whose runs another program names: the prefixes of their names, and the program.
+"""Prefixes of the names of jobs whose runs another program (the keeper) names, and the program.
 
-Their nominal times, or keys, are acquired one by one. A name is a key of the history in the store: it never changes.
+Their nominal times or keys are acquired one by one. A job's name is part of the history in the store: it never changes.
 """
 
 _BY_HAND = {
@@ -271,11 +271,11 @@ _BY_HAND = {
     CELERY: "app.send_task({name!r})",
     RABBITMQ: "a message to the queue {name!r}, under an id of its own",
 }
-"""What makes a run in that program."""
+"""How to start a run in that program."""
 
 
 def name_kept_job(prefix: str, name: str) -> str:
-    """Return the name of a job that another program keeps. It never changes; a name that cannot be is hashed."""
+    """Return the name of a job that another program keeps. It never changes; a name that is not allowed is hashed."""
     whole = f"{prefix}{name}"
     if len(whole) <= LONGEST_NAME and whole.isprintable() and whole == whole.strip():
         return whole
@@ -290,14 +290,14 @@ class JobSpec:
         name: unique in the namespace.
         function: the name under which nodes registered the function to call; equal to ``name`` for jobs declared in
             code.
-        trigger: when; ``None`` for a job that only runs when told to.
+        trigger: when it fires; ``None`` for a job that runs only on request.
         args, kwargs: JSON values that a scheduled occurrence passes.
-        executor: where the function runs; shown, never obeyed: a node knows its own code.
+        executor: where the function runs; only displayed: a node takes it from its own code.
         source: ``"code"`` (declared by a decorator) or ``"runtime"`` (created while running).
-        overdue: it is to succeed at least so often; ``None``: nothing is expected. Kept in the store, so that it still
-            holds when no running release declares the job any more.
-        slow: a run is to take no longer.
-        after: what its scheduled occurrences come after.
+        overdue: it should succeed at least this often; ``None``: no expectation. Kept in the store, so that it still
+            applies when no running release declares the job any more.
+        slow: a run should take no longer than this.
+        after: the upstreams of its scheduled occurrences.
     """
 
     name: str
@@ -333,7 +333,7 @@ class JobSpec:
     def to_json(self) -> dict[str, Any]:
         """Return the definition as plain JSON values; equal definitions give equal JSON.
 
-        Of the policies only those that differ from ``STORED_DEFAULTS``, and of what is expected only what is said.
+        Only policies that differ from ``STORED_DEFAULTS`` are written, and only expectations that are set.
         """
         policies = {name: _dump(getattr(self.policies, name)) for name in STORED_DEFAULTS}
         policies = {name: value for name, value in policies.items() if value != STORED_DEFAULTS[name]}
@@ -356,8 +356,8 @@ class JobSpec:
         """Read what ``to_json`` wrote. Durations are microseconds there. Names are looked up, never imported.
 
         Raises:
-            UnknownParts: a newer version wrote it, with something that this one does not know.
-            InvalidOption: a value cannot be.
+            UnknownParts: a newer version wrote it, with parts that this version does not know.
+            InvalidOption: a value is invalid.
         """
         trigger = data["trigger"]
         policies = {
@@ -384,13 +384,13 @@ class JobSpec:
 
     @property
     def zone(self) -> str | None:
-        """The name of the time zone in which the trigger thinks; ``None``: in none."""
+        """The name of the trigger's time zone; ``None`` if it has none."""
         return None if self.trigger is None else self.trigger.zone
 
     @property
     def guarded(self) -> bool:
-        """Whether it stands for a guarded function: its occurrences are keys, which run where they are called."""
-        # Its function is given with its parameters, which no node registers; an earlier version gave the job's name.
+        """Whether it stands for a guarded function, whose occurrences (keys) run where the function is called."""
+        # Its function is written with its parameters, which no node registers; an earlier version wrote the job's name.
         own = self.function == self.name or self.function.endswith(")")
         return self.source == "runtime" and own and self.name.startswith(GUARDED)
 
@@ -402,14 +402,14 @@ class JobSpec:
 
     @property
     def has_only_times(self) -> bool:
-        """Whether all its occurrences are nominal times that another program names; nobody can run any other."""
+        """Whether all its occurrences are nominal times that another program names; there can be no others."""
         return self.keeper is not None and not self.name.startswith((CELERY, RABBITMQ))
 
     @property
     def runs_elsewhere(self) -> bool:
-        """Whether only the programs that have its function make runs of it: by calls, or as another one names times.
+        """Whether only the programs that have its function create its runs: guarded functions, and jobs of a keeper.
 
-        No node has it, so whatever an operator made of it would wait for nobody.
+        No node can run it, so an occurrence that an operator created would wait for ever.
         """
         return self.guarded or self.keeper is not None
 
@@ -426,7 +426,7 @@ _PARTS = frozenset({
 
 
 def no_run_by_hand(job: str) -> InvalidOption:
-    """Return the error for a run that somebody wants of a job which ``runs_elsewhere``, with what to do instead."""
+    """Return the error for a run requested by hand of a job that ``runs_elsewhere``, with what to do instead."""
     for prefix, program in KEEPERS.items():
         if job.startswith(prefix):
             return InvalidOption(
@@ -440,7 +440,7 @@ def no_run_by_hand(job: str) -> InvalidOption:
 
 
 def refuse_run_by_hand(spec: JobSpec) -> None:
-    """Raise ``InvalidOption`` if nobody but the programs that have its function can make a run of a job."""
+    """Raise ``InvalidOption`` if only the programs that have the job's function can create its runs."""
     if spec.runs_elsewhere:
         raise no_run_by_hand(spec.name)
 
@@ -449,8 +449,8 @@ class UnknownParts(InvalidOption):
     """A stored definition has policies or other parts that this version does not know; it leaves that job alone.
 
     Attributes:
-        known: the definition without them. It says what becomes of a run whose node is gone, and nothing else: to fire
-            or to run the job by it would be to break a rule that somebody wrote down.
+        known: the definition without them. It decides only what becomes of a run whose node is gone: firing or running
+            the job by it would break a rule that somebody wrote down.
     """
 
     def __init__(self, known: JobSpec, unknown: Iterable[str]) -> None:
@@ -466,10 +466,10 @@ def _dump(value: Any) -> Any:
 
 
 def check_name(name: Any, *, what: str = "job name") -> str:
-    """Return ``name`` if it can be a name: non-empty printable text of at most 200 characters, no outer spaces.
+    """Return ``name`` if it is valid: non-empty printable text of at most 200 characters, no outer spaces.
 
     Raises:
-        InvalidOption: it cannot.
+        InvalidOption: it is not.
     """
     if (
         not isinstance(name, str)
@@ -487,7 +487,7 @@ def check_name(name: Any, *, what: str = "job name") -> str:
 class Era:
     """A stretch of a job's life under one trigger: nominal times after ``since``, up to the next era's ``since``.
 
-    ``after``: what its occurrences came after meanwhile.
+    ``after``: the upstreams of its occurrences in that time.
     """
 
     since: datetime
@@ -509,7 +509,7 @@ class JobHistory:
     """A job's life, as read in one moment.
 
     Attributes:
-        eras: all of them, oldest first; a retired stretch is an era without a trigger.
+        eras: all of them, oldest first; while the job is retired, its era has no trigger.
         pauses: its paused stretches, oldest first.
     """
 
@@ -527,9 +527,9 @@ class JobState:
         eras: the triggers that hold after the watermark, oldest first; at least one.
         pauses: paused stretches that end after the watermark.
         active: occurrences subject to the overlap policy that are pending or running now; 0 when it is ``allow``.
-        due_at: the next due time; not later than the store's now where the job is due.
-        definition: the store's own text for this definition and the eras that lead to it. A store that forgot gives a
-            revision's number to another definition; this text it does not give again.
+        due_at: the next due time; not later than the store's now if the job is due.
+        definition: the store's own text for this definition and the eras that led to it. A store that lost its last
+            moment may give a revision's number to another definition, but never this text.
     """
 
     id: int
@@ -549,7 +549,8 @@ class JobView:
 
     Attributes:
         active: how many of its occurrences are pending or running.
-        waiting_until: until when what waits of a retired job is kept, in case a release declares it again.
+        waiting_until: until when the pending occurrences of a retired job are kept, in case a release declares it
+            again.
     """
 
     id: int
@@ -568,7 +569,7 @@ class JobView:
 
 
 def check_different(specs: Iterable[JobSpec]) -> None:
-    """Raise ``DuplicateJob`` if two of ``specs`` have one name."""
+    """Raise ``DuplicateJob`` if two of ``specs`` have the same name."""
     names: set[str] = set()
     for spec in specs:
         if spec.name in names:

@@ -1,4 +1,4 @@
-"""Occurrences, and what nodes are given and give back."""
+"""Occurrences: their keys, and the values that nodes and stores exchange about them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cronsensus.timing.instants import after, as_utc, format_instant
 
 LONGEST_KEY = 400
 SCHEDULED_KEY_PREFIX = "@"
-"""Keys of scheduled occurrences start with it and users' keys may not, so the two can never meet."""
+"""Keys of scheduled occurrences start with it and users' keys may not, so the two never collide."""
 
 
 def scheduled_key(scheduled_for: datetime) -> str:
@@ -26,17 +26,17 @@ def scheduled_key(scheduled_for: datetime) -> str:
 
 
 LONGEST_IDEMPOTENCY_KEY = 255
-"""What Stripe takes, and what an index of any database does."""
+"""The limit of Stripe, and of an index in any database."""
 _PLAIN = "@/+=,!$*()-"
 _READABLE = 180
 
 
 def idempotency_key(namespace: str, job: str, key: str, scheduled_for: datetime | None) -> str:
-    """Return a text that names one piece of work among all that share a service: ``namespace:job:key``.
+    """Return a text that identifies a piece of work among all that share a service: ``namespace:job:key``.
 
-    The same for each attempt, for a takeover, and for a backfill or an operator's retry of the same nominal time.
-    Never the same for two pieces of work: what has a meaning in it is escaped as in a URL (``%3A`` for a colon), so it
-    is printable ASCII without spaces. One that would be longer than 255 is cut, and ends in a hash of the whole.
+    It is the same for each attempt, for a takeover, and for a backfill or an operator's retry of the same nominal time.
+    Two pieces of work never share it: characters with a meaning in it are escaped as in a URL (``%3A`` for a colon), so
+    it is printable ASCII without spaces. A text longer than 255 characters is cut, and ends in a hash of the whole.
 
     Example:
         >>> idempotency_key("default", "mail", "invoice:42", None)
@@ -44,7 +44,7 @@ def idempotency_key(namespace: str, job: str, key: str, scheduled_for: datetime 
         >>> idempotency_key("default", "a:b", "é", None)
         'default:a%3Ab:%C3%A9'
     """
-    from urllib.parse import quote  # only programs that ask for one pay for it
+    from urllib.parse import quote  # imported here, because few programs need it
 
     of_occurrence = key if scheduled_for is None else scheduled_key(scheduled_for)
     text = f"{quote(namespace, _PLAIN)}:{quote(job, _PLAIN)}:{quote(of_occurrence, _PLAIN + ':')}"
@@ -56,7 +56,7 @@ def idempotency_key(namespace: str, job: str, key: str, scheduled_for: datetime 
 
 
 def too_old(job: str, scheduled_for: datetime | None, horizon: datetime) -> OccurrenceTooOld:
-    """Return the error for a nominal time at or below what was pruned."""
+    """Return the error for a nominal time at or below the pruned horizon."""
     asked = "" if scheduled_for is None else f" at {format_instant(scheduled_for)}"
     return OccurrenceTooOld(
         f"{job!r}{asked}: everything up to {format_instant(horizon)} may have been pruned, so it cannot be proved "
@@ -78,15 +78,15 @@ def too_early(job: str, scheduled_for: datetime, now: datetime) -> InvalidOption
 
 
 def chain_time(now: int) -> int:
-    """Return the nominal time of jobs that are run one after another by hand; both in microseconds.
+    """Return the nominal time for a chain that is run by hand; both in microseconds.
 
-    It is none that a trigger gives: those give whole milliseconds, but for a one-off that names its microsecond.
+    No trigger gives such a time: triggers give whole milliseconds, except a one-off that names its microsecond.
     """
     return now - 1 if now % 1000 == 0 else now
 
 
 def still_running(job: str, key: str) -> InvalidTransition:
-    """Return the error for a key that is to be forgotten while its function runs."""
+    """Return the error for forgetting a key while its function runs."""
     return InvalidTransition(
         f"{job!r} is running under the key {key!r}: forgotten now, it could run a second time beside this one; wait, "
         "or say that it is to be forgotten all the same (running=True, --running)"
@@ -94,7 +94,7 @@ def still_running(job: str, key: str) -> InvalidTransition:
 
 
 def succeeded_already(occurrence: int) -> InvalidTransition:
-    """Return the error for a retry of a run that has done its work."""
+    """Return the error for a retry of a run that succeeded."""
     return InvalidTransition(
         f"run {occurrence} succeeded, and a retry would do its work a second time; if that is meant, say so: "
         f"cronsensus runs retry {occurrence} --again, or retry({occurrence}, again=True)"
@@ -104,10 +104,10 @@ def succeeded_already(occurrence: int) -> InvalidTransition:
 def check_key(key: Any, *, of_item: bool = False) -> str:
     """Return ``key`` if a user may give it to an occurrence: 1 to 400 characters, no NUL, not beginning with ``@``.
 
-    Keys are compared exactly: no folding of case, no trimming of spaces. That of an item of a batch begins otherwise.
+    Keys are compared exactly, with case and spaces. The key of an item of a batch begins with ``ITEM_PREFIX``.
 
     Raises:
-        InvalidOption: it may not.
+        InvalidOption: the key is not allowed.
     """
     shown = repr(key if not isinstance(key, str) or len(key) <= 60 else key[:60] + "…")
     if not isinstance(key, str) or not key or len(key) > LONGEST_KEY or "\0" in key:
@@ -122,10 +122,10 @@ def check_key(key: Any, *, of_item: bool = False) -> str:
 
 
 def check_forgettable(key: Any) -> str:
-    """Return ``key`` if it may be forgotten: any but those of nominal times, which run at most once for ever.
+    """Return ``key`` if it may be forgotten: keys of nominal times, which run at most once for ever, may not.
 
     Raises:
-        InvalidOption: it may not.
+        InvalidOption: the key may not be forgotten, or is no valid key.
     """
     if isinstance(key, str) and key.startswith(SCHEDULED_KEY_PREFIX):
         raise InvalidOption(f"key {key[:60]!r}: a nominal time is decided once for ever, and cannot be forgotten")
@@ -134,17 +134,17 @@ def check_forgettable(key: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """One occurrence of a job, by its key, which for a nominal time is made from it."""
+    """An occurrence of a job, by its key; for a nominal time the key is made from it."""
 
     key: str
     scheduled_for: datetime | None
 
 
 def name_of(scheduled_for: datetime | None, key: str | None) -> Named:
-    """Return the occurrence that is asked for by its nominal time or by its key.
+    """Return the occurrence with this nominal time or this key.
 
     Raises:
-        InvalidOption: not exactly one of the two, or one that cannot be.
+        InvalidOption: not exactly one of the two, or an invalid value.
     """
     if scheduled_for is not None and key is None:
         scheduled_for = as_utc(scheduled_for, what="scheduled_for")
@@ -164,20 +164,20 @@ class RunError:
 
 
 class Claim(Struct, frozen=True, kw_only=True):
-    """The right to run one occurrence: what a node got from ``step`` or ``acquire``.
+    """The right to run an occurrence, as ``step`` or ``acquire`` grants it.
 
     Attributes:
         token: fencing token; grows with every holder of this occurrence. Every later write carries it.
         claimed_at: the store's clock when the claim was made.
-        created_at: the same when the occurrence was.
+        created_at: the store's clock when the occurrence was created.
         crashes: takeovers so far.
-        failures: failed attempts so far, which is what ``retries`` counts.
-        fingerprint: what ``acquire`` was given to tell one payload from another, by this attempt or by an earlier one.
+        failures: failed attempts so far, which ``retries`` limits.
+        fingerprint: the fingerprint of the payload that ``acquire`` stored, by this attempt or by an earlier one.
         reserved: it waits on its node for a free slot.
         parent: the batch that it is an item of.
-        listed: of a batch whose list is complete: how many items it had.
-        note: what the last look left for this attempt (``Again.note``).
-        headers: what its enqueuer sent along beside the arguments (``Item.headers``).
+        listed: for a batch whose list is complete: how many items it had.
+        note: the note that the last snoozed attempt left for this one (``Again.note``).
+        headers: metadata that its enqueuer sent beside the arguments (``Item.headers``).
     """
 
     id: int
@@ -214,7 +214,7 @@ class Settled(Struct, frozen=True):
     Attributes:
         accepted: the end is recorded under this token, now or when it was first sent. ``False``: the run was no
             longer current, nothing was written.
-        state: where the occurrence stands.
+        state: the state of the occurrence now.
     """
 
     id: int
@@ -225,11 +225,11 @@ class Settled(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Progress and log lines of a running attempt. Refused when not current.
+    """Progress and log lines of a running attempt. Refused if the attempt is not current.
 
     Attributes:
-        session: the session that claimed it; where it is given, it is compared like the token.
-        ran: of an attempt that was reserved: it has begun, so long ago.
+        session: the session that claimed it; if given, it is compared like the token.
+        ran: for an attempt that was reserved: how long it has been running.
     """
 
     id: int
@@ -254,13 +254,12 @@ class Item:
     """Work to enqueue.
 
     Attributes:
-        key: ``None`` asks for a new one.
+        key: ``None`` gives the occurrence a new key.
         delay: counts from the store's now.
-        due_at: absolute, instead of ``delay``. Later than ``cronsensus.timing.instants.LATEST`` (in 2255) counts as
-            that, which is never.
+        due_at: absolute, instead of ``delay``. Later than ``cronsensus.timing.instants.LATEST`` (in 2255) means never.
         parent: the batch that it is an item of.
-        headers: goes along with the arguments to each attempt, also to those of an operator's retry; no part of what
-            tells two payloads under one key apart.
+        headers: metadata for each attempt, beside the arguments; an operator's retry has them too. They do not count
+            when two payloads under the same key are compared.
     """
 
     job: str
@@ -276,24 +275,24 @@ class Item:
     headers: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
-        """Check what a store might refuse, or cut off.
+        """Check values that a store might refuse or truncate.
 
         Raises:
-            InvalidOption: it would.
+            InvalidOption: a value is out of range.
         """
         if self.priority is not None:
             check_priority(self.priority)
 
 
 def when_due(item: Item, now: datetime) -> datetime:
-    """Return when an item is due, if it is enqueued ``now``; later than every store can keep exactly is never."""
+    """Return when an item is due, if it is enqueued ``now``; a time beyond what stores keep exactly means never."""
     if item.due_at is None:
         return after(now, item.delay)
     return after(as_utc(item.due_at, what="due_at"), timedelta(0))
 
 
 def origin_of_retry(origin: Origin, parent: int | None) -> Origin:
-    """Return the origin of an occurrence that an operator makes of another: what was a queue stays one."""
+    """Return the origin of an operator's retry: enqueued work stays enqueued."""
     if parent is not None:
         return Origin.ENQUEUE  # an item of a batch, which runs alone now
     return Origin.MANUAL if origin in SERIAL_ORIGINS else origin
@@ -301,12 +300,12 @@ def origin_of_retry(origin: Origin, parent: int | None) -> Origin:
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
-    """The occurrence that stands under a key; ``created`` tells whether this call made it.
+    """The occurrence that has the key; ``created`` is whether this call made it.
 
     Attributes:
-        payload: the arguments of one that ``enqueue`` found under the caller's key, as the row keeps them; ``None``: it
-            is new, or the store does not tell.
-        created_at: when this call made it, by the store's clock; ``None``: it did not, or the store does not tell.
+        payload: the stored arguments of an occurrence that ``enqueue`` found under the caller's key; ``None``: it is
+            new, or the store does not return them.
+        created_at: when this call made it, by the store's clock; ``None``: it did not, or the store does not return it.
     """
 
     id: int
@@ -323,10 +322,10 @@ class Occurrence:
     """An occurrence as reads return it.
 
     Attributes:
-        listed: of a batch whose list is complete: how many items it had.
-        parked_on: what it waits for, due never, until it is woken; of one that ended so: what it waited for.
-        note: what its last look left for the next one.
-        reserved: it was claimed to wait on its node for a free slot, and is not known to have begun.
+        listed: for a batch whose list is complete: how many items it had.
+        parked_on: the kind of thing that a parked occurrence waits for; it stays when the occurrence ends while parked.
+        note: the note that its last snoozed attempt left for the next one.
+        reserved: it was claimed to wait on its node for a free slot, and is not known to have started.
     """
 
     id: int
@@ -369,12 +368,12 @@ class Occurrence:
 
     @property
     def is_parked(self) -> bool:
-        """Whether it waits, due never, until it is woken."""
+        """Whether it is parked: without a due time, until it is woken."""
         return self.state is State.PENDING and self.parked_on is not None
 
     @property
     def begun_at(self) -> datetime | None:
-        """When it began: of a batch, when it was made."""
+        """When it started; a batch starts when it is created."""
         return self.created_at if self.is_batch else self.started_at
 
 
@@ -384,14 +383,14 @@ CUT_WORDS: dict[Cut, str] = {
     "stopped": "stopped by its node",
     "crashed": "its node lost its lease, or the store its transaction",
 }
-"""The same, as the ledger says it."""
+"""The reason that the ledger records for each."""
 
 RunEnd = Literal["succeeded", "failed", "cancelled", "skipped", "retry", "snoozed", "crashed", "released"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
-    """One attempt, ended (``end`` says how) or still running (``end`` is ``None``)."""
+    """An attempt that has ended (``end`` is how), or still runs (``end`` is ``None``)."""
 
     occurrence: int
     job: str
@@ -423,7 +422,7 @@ class Takeover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OccurrenceFilter:
-    """Which occurrences a read returns; all given conditions hold together.
+    """Conditions on the occurrences that a read returns; all of them must hold.
 
     Bounds on ``scheduled_for`` are both included.
     """

@@ -1,4 +1,4 @@
-"""Sessions: one incarnation of a node, holding one lease."""
+"""Sessions: the life of a process in the store, under a lease."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _LONGEST = {"id": 100, "node": 200, "host": 200, "release": 200, "version": 50, 
 MOST_DECLARED = 1_000
 LONGEST_HOLDER = 400
 LONGEST_LEASE = timedelta(days=36_525)
-"""The longest lease of a lock; one without an end has a hundred years."""
+"""The longest lease of a lock; a lock without an end gets a hundred years."""
 
 
 def check_text(text: str, longest: int, *, what: str) -> None:
-    """Raise unless every store keeps this text as it is: no NUL, no half characters, and no more than so many.
+    """Raise unless every store keeps this text unchanged: no NUL, no lone surrogates, at most ``longest`` characters.
 
     Raises:
-        InvalidOption: one of them would refuse it, or cut it off.
+        InvalidOption: a store would refuse or truncate it.
     """
     try:
         text.encode()
@@ -43,15 +43,15 @@ class SessionSpec:
         host: identity of the process table that ``pid`` belongs to: boot id and pid namespace. Only sessions with an
             equal ``host`` may be judged by their pid.
         pid_started: when the process started, in the host's own units; with ``pid`` it is never reused within a
-            ``host``. 0: the process cannot tell, so nothing can be told of it by its pid.
-        release: which version of the application's code this node runs.
-        concurrency: most runs at a time; 0: no node. Such a session takes no turn and defines nothing. It holds locks,
-            and what it acquired by name.
-        functions: how many functions it can run; shown only.
-        declares: which function is behind each job that its program declares, by the job's name: module, name and
-            parameters. Of very many the first ``MOST_DECLARED``. Compared only, so that two programs notice each other.
-        tzdata: the version of its time zone data, and where that comes from; shown only.
-        zones: a digest of the rules of each time zone that its jobs use, by the zone's name. Compared only.
+            ``host``. 0: unknown, so the process cannot be judged by its pid.
+        release: the version of the application's code on this node.
+        concurrency: most runs at a time; 0: not a node. Such a session takes no turn and defines nothing. It holds
+            locks, and occurrences that it acquired.
+        functions: how many functions it can run; only displayed.
+        declares: the function (module, name and parameters) of each job that its program declares, by the job's name;
+            at most ``MOST_DECLARED`` of them. Only compared, so that differing programs are noticed.
+        tzdata: the version of its time zone data, and where that comes from; only displayed.
+        zones: a digest of the rules of each time zone that its jobs use, by the zone's name. Only compared.
     """
 
     id: str
@@ -71,7 +71,7 @@ class SessionSpec:
         """Check the names.
 
         Raises:
-            InvalidOption: a store could not keep it.
+            InvalidOption: a store could not keep a value.
         """
         for name, longest in _LONGEST.items():
             check_text(getattr(self, name), longest, what=f"{name} of a session")
@@ -87,16 +87,16 @@ class Renewal:
     """The answer to a renewal.
 
     Attributes:
-        alive: ``False``: the session is dead for good; what it held is gone.
-        lease: how long the lease is from ``now`` on; zero for a dead session.
+        alive: ``False``: the session is dead for good, and its runs and locks are lost.
+        lease: the length of the lease from ``now`` on; zero for a dead session.
         cancel: occurrences of this session that are asked to stop: id → reason.
         drain: an operator asked the node to finish what it runs and take nothing new.
         now: the store's clock.
-        beats: how often the session was renewed, this time included, as far as the store remembers: fewer than its
-            caller counted means that the store lost a moment. 0: it knows no such session.
-        store: the identity of the store. ``None`` for both: it was not told.
-        held: the runs that the store believes this session to hold, as (occurrence, token), by occurrence. ``None``: it
-            was not told.
+        beats: how often the session was renewed, this time included, as far as the store knows: less than the caller's
+            own count means that the store lost a moment. 0: it knows no such session.
+        store: the identity of the store. ``None`` for both: not reported.
+        held: the runs that the store lists for this session, as (occurrence, token), by occurrence. ``None``: not
+            reported.
     """
 
     alive: bool
@@ -115,10 +115,10 @@ class SessionView:
 
     Attributes:
         state: ``alive``, ``draining``, ``closed`` (left in order) or ``dead`` (lease expired, or process gone).
-        expires_in: what is left of the lease on the store's clock; negative when overdue.
+        expires_in: the rest of the lease by the store's clock; negative when overdue.
         holds: how many runs and locks it holds.
-        declares: see ``SessionSpec``; empty where a look shows the session.
-        tzdata, zones: as there; a look may leave them out.
+        declares: see ``SessionSpec``; empty in a look.
+        tzdata, zones: see ``SessionSpec``; may be empty in a look.
     """
 
     id: str
@@ -152,8 +152,8 @@ class LockGrant:
     """A place of a named lock, held: ``token`` grows with every holder of the name.
 
     Attributes:
-        place: which of the lock's places it is, counted from 0; a lock for one holder has the one.
-        session: the session that holds it; ``None``: it is held without one.
+        place: the number of the place, from 0; a lock for a single holder has place 0.
+        session: the session that holds it; ``None``: it is held without a session.
     """
 
     name: str
@@ -164,10 +164,10 @@ class LockGrant:
 
 
 def check_lock(name: str, holder: str, ttl: timedelta) -> None:
-    """Raise unless every store can keep a lock like this.
+    """Raise unless every store can keep a lock with these values.
 
     Raises:
-        InvalidOption: one of them could not.
+        InvalidOption: a store could not.
     """
     check_name(name, what="lock name")
     check_text(holder, LONGEST_HOLDER, what="holder of a lock")
@@ -185,8 +185,8 @@ class LockView:
     """A held place of a named lock as reads return it.
 
     Attributes:
-        session: ``None``: held without one.
-        host, pid, pid_started: the process of the session, as ``SessionSpec`` says; ``None`` where there is none.
+        session: ``None``: held without a session.
+        host, pid, pid_started: the process of the session, see ``SessionSpec``; ``None`` without a session.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""One step of a node: what it asks of the store, and the answer."""
+"""A step of a node: its report and requests to the store, and the answer."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from cronsensus.model.plan import Plan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GiveBack:
-    """A claim that is not kept.
+    """A claim that is released.
 
     Attributes:
-        cut: ``None``: its run was not begun. ``"stopped"``: its node stopped it in order. ``"crashed"``: its node could
-            hold it no longer. ``Store.step`` tells what becomes of each.
+        cut: ``None``: its run was not started. ``"stopped"``: its node stopped it in order. ``"crashed"``: its node
+            lost it. ``Store.step`` describes what follows from each.
     """
 
     claim: Claim
@@ -30,13 +30,13 @@ class Want:
     """The work that a step asks for.
 
     Attributes:
-        limit: most claims that begin at once.
-        reserve: most further claims, that wait on this node for a free slot (``Claim.reserved``).
-        nodes: how many nodes share a queue: of its end this one reserves only its part.
+        limit: most claims to start at once.
+        reserve: most further claims, which wait on this node for a free slot (``Claim.reserved``).
+        nodes: how many nodes share a queue: of its end this node reserves only its share.
         functions: names of the functions that this node can run.
-        lease: how long the session lasts from a claim on.
+        lease: the session's lease from a claim on.
         ahead: plans and work that come due within this time count as due; a run starts when it is due, not before.
-        oldest: within a priority the oldest due is claimed first, whatever its class (``model.claim_order``).
+        oldest: within a priority the oldest due is claimed first, in any class (``model.claim_order``).
     """
 
     limit: int
@@ -47,10 +47,12 @@ class Want:
     ahead: timedelta = timedelta(0)
     oldest: bool = False
 
-    def part(self, chosen: int) -> int:
-        """Return how many to take of as many as were chosen: fewer than were wanted are the end of a queue."""
-        rest = chosen - max(self.limit, 0)
-        return chosen if rest <= 0 or rest == self.reserve else chosen - rest + rest // self.nodes
+    def part(self, found: int) -> int:
+        """Return how many of ``found`` to claim: fewer than wanted means the end of a queue, which nodes share."""
+        to_reserve = found - max(self.limit, 0)
+        if to_reserve <= 0 or to_reserve == self.reserve:
+            return found
+        return found - to_reserve + to_reserve // self.nodes
 
 
 def may_be_reserved(policies: Policies, *, attempt: int, failures: int, serial: bool) -> bool:
@@ -58,23 +60,23 @@ def may_be_reserved(policies: Policies, *, attempt: int, failures: int, serial: 
 
     Args:
         policies: of its job.
-        attempt: how many attempts there were; more than have failed, if one was cut off or may never have begun.
+        attempt: how many attempts there were; more than failed if an attempt was cut off or may not have started.
         failures: how many attempts have failed.
-        serial: whether overlap has a say.
+        serial: whether the overlap policy applies.
     """
     return attempt == failures and policies.on_crash == "retry" and policies.concurrency is None and not serial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The parts of one step. The store takes them in this order.
+    """The parts of a step. The store processes them in this order.
 
     Attributes:
         notes: progress and log lines of running attempts.
         ends: how attempts ended.
-        give_back: claims that are not kept.
-        plans: what jobs owe; ``active_seen`` of each is without the occurrences that the parts before it end.
-        want: the work that is asked for; ``None``: none, and results are recorded without claiming.
+        give_back: claims that are released.
+        plans: occurrences and verdicts that jobs owe; ``active_seen`` of each excludes occurrences that this step ends.
+        want: the work to claim; ``None``: nothing, results are recorded without claiming.
     """
 
     notes: tuple[Note, ...] = ()
@@ -89,7 +91,7 @@ class Step:
 
     @property
     def needs_lease(self) -> bool:
-        """Whether a part of it is done only for a live session."""
+        """Whether the step has a part that needs a live session."""
         return bool(self.plans or self.want)
 
 
@@ -99,14 +101,13 @@ class Done:
 
     Attributes:
         noted: ``False``: the token is no longer current.
-        settled: what became of each outcome; a repeated one gets its first answer.
+        settled: the store's answer to each end; a repeated end gets its first answer.
         returned: ``False``: the claim is no longer current.
         carried_out: ``False``: the plan lost a race, or ``lost``; nothing of it was written.
-        claims: what this node is to run.
-        lost: the session is not alive, so no plan was carried out and nothing was claimed. Known only where the step
-            has plans or wants work.
-        age: seconds that passed between the arrival of the claims' ``claimed_at`` and the end of the step, which may
-            ask more than once.
+        claims: the claims that this node won.
+        lost: the session is not alive, so no plan was carried out and nothing was claimed. Known only if the step has
+            plans or wants work.
+        age: seconds from the store's ``claimed_at`` to the end of the step, which may take several round trips.
     """
 
     noted: tuple[bool, ...] = ()

@@ -1,7 +1,7 @@
 """The ends of runs that the store has accepted from a node, kept for a while.
 
 A store may lose its last moment after it has answered: a failover to a standby that lags, a restart from a snapshot, a
-restored backup. Then it calls a run *running* whose end it had accepted. A node that still knows the end sends it
+restored backup. Then a run is *running* again whose end it had accepted. A node that still knows the end sends it
 again.
 """
 
@@ -16,9 +16,9 @@ from cronsensus.model.step import GiveBack
 from cronsensus.timing.clock import Clock
 
 MOST_TEXT_CHARACTERS = 32_000_000
-"""Characters of results and tracebacks that are kept at most; of more, the oldest ends are dropped."""
+"""Most characters of results and tracebacks that are kept; beyond, the oldest ends are dropped."""
 MOST_ENDS = 100_000
-"""Ends that are kept at most, some 50 MB; at more than 1,700 a second they are those of less than a minute."""
+"""Most ends that are kept, some 50 MB; at more than 1,700 per second that is less than a minute."""
 
 Key = tuple[int, int]
 """Occurrence and token."""
@@ -31,7 +31,7 @@ class _AcceptedEnd(NamedTuple):
 
 
 class AcceptedEnds:
-    """The ends that the store has accepted from this node; of each run, the latest.
+    """The ends that the store has accepted from this node; the latest of each run.
 
     ``remember_end`` belongs to the thread of the node's rounds; any thread may read.
     """
@@ -52,7 +52,7 @@ class AcceptedEnds:
         return set(self._ends)
 
     def remember_end(self, key: Key, what: End | GiveBack) -> None:
-        """Note that the store has accepted an end in this moment."""
+        """Remember that the store has just accepted an end."""
         now = self._clock.monotonic()
         if key in self._ends:
             self.pop_end(key)

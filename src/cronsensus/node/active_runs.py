@@ -1,21 +1,21 @@
-"""What does this node hold, and what becomes of it?
+"""The claims that this node holds, from winning them to the store's acceptance of their end.
 
 ::
 
-    begin_if() ──▶ asked about
-                          │
-    begin_at() ──▶ ahead ──▶ begin_due()
-                                   │
-    reserve() ──▶ reserved ──▶ a slot is free
-                                   │
-                     begin() ──▶ running ──▶ ended() ──▶ over ──▶ settle(): the store has it
-                                   │                       ▲
-                                   └── cut off ────────────┴──▶ given back, for others to run
+    start_claim_if_admitted() ──▶ being decided
+                                     │
+    start_claim_at() ──▶ ahead ──▶ start_due()
+                                     │
+    reserve_claims() ──▶ reserved ──▶ a slot is free
+                                     │
+                  start_claim() ──▶ running ──▶ receive_ending() ──▶ ended ──▶ accept_report(): the store has it
+                                     │                                 ▲
+                                     └── cut off ──────────────────────┴──▶ released, for others to run
 
-Executors' threads, the heartbeat and the node's rounds come here; what follows an ending is decided in the rounds. But
-the slot of an attempt that ended passes to what is reserved at once, on the thread that tells of the end: in a long
-queue of short jobs a round takes longer than many runs. And what is due begins on the timer's thread, or on that which
-asks about claims, where the rounds' thread waits for the store: a claim begins under one lock.
+Executors' threads, the heartbeat and the node's rounds call this module. The rounds decide what follows an ending. But
+the slot of an attempt that ended passes to a reserved claim at once, on the thread that reports the end: in a long
+queue of short jobs a round takes longer than many runs. While the rounds' thread waits for the store, due claims start
+on the timer's thread, or on the thread that decides about claims: a claim starts under a lock.
 """
 
 from __future__ import annotations
@@ -58,21 +58,21 @@ from cronsensus.timing.clock import Clock
 _log = Logger("cronsensus.node")
 
 PAUSE_OF_A_LOOP = 5.0
-"""Seconds for which an event loop may stand still untold: some servers stop it between the start and serving."""
+"""Seconds for which an event loop may stand still before that is logged: some servers stop it between start and use."""
 _LOST = "lease lost"
 Admitted = tuple[Claim, Begin]
-"""A claim that may begin, and what features want with it."""
+"""A claim that may start, and what features add to it."""
 
 
 class ActiveRuns:
-    """The claims of this node, from their start until the store has taken their end.
+    """The claims of this node, from their start until the store has accepted their end.
 
     Attributes:
-        report: what the store has yet to take.
+        report: what the store has yet to accept.
         reserved: claims that wait for a free slot.
         ends: how many attempts have ended.
-        in_doubt: whether the node may hold claims that it has not heard of.
-        progress_buffer: what its runs say of themselves.
+        in_doubt: whether the node may hold claims that it does not know of.
+        progress_buffer: progress and log lines of its runs.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class ActiveRuns:
         self._registry = registry
         self._unable_since = math.inf
         """Since when an executor has been unable to run anything, by the clock's monotonic time."""
-        self._told_unable = False
+        self._logged_unable = False
         self._executors = executors
         self._wake = wake
         self._on_work = on_work
@@ -107,22 +107,22 @@ class ActiveRuns:
         self._zone = zone
         self._held: dict[Key, Ahead | Running] = {}
         self._answers: deque[tuple[Claim, Answer]] = deque()
-        """What was answered of claims that were asked about."""
+        """The decisions that have arrived about claims."""
         self._ended: deque[tuple[Call, Ending, bool]] = deque()
         self._timed_out: deque[float] = deque(maxlen=1_000)
-        """When the last timeouts were."""
+        """The times of the last timeouts."""
         self._unwanted: deque[tuple[Key, str]] = deque()
-        """Claims that had not begun when their occurrences were cancelled, and why."""
+        """Claims whose occurrences were cancelled before they started, and why."""
         self.in_doubt = False
         self.ends = 0
         self.progress_buffer = ProgressBuffer(clock, wake)
         self.report = Report(clock, waking=waking, run_log=run_log, run_events=run_events)
         self.reserved = Reserved(clock, self._held)
         self._lock = self.reserved.lock
-        """Held while a claim begins: what looks at all of them must find it in one place."""
+        """Held while a claim starts: whoever lists all claims must find it in exactly one place."""
         waking.on_answer = self._receive_answer
 
-    # --- what others may ask or tell, from any thread ----------------------------------------------------------------
+    # --- for other parts of the node, from any thread ----------------------------------------------------------------
 
     @property
     def accepted_ends(self) -> AcceptedEnds:
@@ -138,25 +138,25 @@ class ActiveRuns:
     def slots_taken(self) -> int:
         """Return how many slots of the node are taken.
 
-        What was given up and cannot be stopped counts, or a job that hangs each time would take all of the host.
-        Internal jobs take none, and what is to be reserved takes none while it is asked about.
+        An attempt that was given up and cannot be stopped counts, or a job that hangs each time would fill the host.
+        Internal jobs take none. A claim to be reserved takes none while its admission is being decided.
         """
         return sum(_takes_slot(held) for _, held in self._list_held()) + self.given_up
 
     @property
     def asked_to_reserve(self) -> int:
-        """Return how many claims are asked about that will wait for a slot."""
+        """Return how many claims are being decided that will then wait for a slot."""
         return sum(isinstance(held, Ahead) and held.claim.reserved for _, held in self._list_held())
 
     @property
     def given_up(self) -> int:
-        """Return how many attempts are over and run on all the same."""
+        """Return how many attempts count as ended although their function still runs."""
         return sum(executor.abandoned_count for executor in self._executors.values())
 
     def list_overruns(self) -> list[timedelta | None]:
-        """Return how far each run that takes a slot is over its time; ``None`` where its job has no limit.
+        """Return how far each run that takes a slot has exceeded its time; ``None`` if its job has no limit.
 
-        Of what was given up, since when is not known one by one: as many of the last timeouts stand for it.
+        For attempts that were given up, single times are not known: the last timeouts, as many, stand for them.
         """
         now, given_up = self._clock.monotonic(), self.given_up
         running = [(run.claim.spec, now - run.since) for _, run in self._list_running()]
@@ -180,7 +180,7 @@ class ActiveRuns:
 
     @property
     def can_be_stopped(self) -> bool:
-        """Whether something still runs that ends soon after it is asked to: not a thread."""
+        """Whether a run is left that ends soon when it is asked to stop: any but those in threads."""
         self.collect_endings()
         return any(run.call.registered.executor != "thread" for _, run in self._list_running())
 
@@ -189,11 +189,11 @@ class ActiveRuns:
         unable = {name for name, executor in self._executors.items() if not executor.is_able}
         now = self._clock.monotonic()
         if not unable:
-            self._unable_since, self._told_unable = math.inf, False
+            self._unable_since, self._logged_unable = math.inf, False
         elif math.isinf(self._unable_since):
             self._unable_since = now
-        elif now - self._unable_since >= PAUSE_OF_A_LOOP and not self._told_unable:
-            self._told_unable = True
+        elif now - self._unable_since >= PAUSE_OF_A_LOOP and not self._logged_unable:
+            self._logged_unable = True
             _log.error(
                 "the event loop that this node was started on does not run any more, so async jobs are left to other "
                 "nodes; stop the scheduler before its loop, or start it without one"
@@ -210,10 +210,10 @@ class ActiveRuns:
             return {*self._held, *self.reserved.list_keys(), *self.report.owed}
 
     def list_held_claims(self, session: str) -> dict[Key, float]:
-        """Return the claims that ``session`` must hold, as far as is known here, and since when that is known.
+        """Return the claims that ``session`` must hold, as far as known here, and since when that is known.
 
-        Not among them: what has ended, what was told that its lease is lost, and runs whose end a transaction of their
-        own may have written already.
+        Not included: runs that have ended or learned that their lease is lost, and runs whose own transaction may have
+        written their end already.
         """
         with self._lock:
             held, reserved = list(self._held.items()), self.reserved.list_keys(session)
@@ -222,7 +222,7 @@ class ActiveRuns:
         }
 
     def bound_run_count(self, session: str) -> tuple[int, int]:
-        """Return how many runs the store must and may know of ``session``, where nothing is left to be settled."""
+        """Return how many runs the store must and may know of ``session``, if no end is left to be reported."""
         least = len(self.list_held_claims(session))
         open_ended = sum(_is_open_ended(run) for _, run in self._list_running() if run.claim.session == session)
         return least, least + open_ended
@@ -235,11 +235,11 @@ class ActiveRuns:
 
     def receive_ending(self, call: Call, ending: Ending) -> None:
         """Receive the end of an attempt from an executor."""
-        # Told that its lease is lost, a run may have stopped for that and just returned: its result does not count.
+        # A run that knows of its lost lease may have stopped for that and just returned: its result does not count.
         self._ended.append((call, ending, call.run.lease_lost.is_set()))
         if ending.kind == "timed_out":
             self._timed_out.append(self._clock.monotonic())
-        # What was given up on a blocked loop keeps its slot, and an internal job had none.
+        # A timed-out attempt on a blocked loop keeps its slot, and an internal job had none.
         frees = ending.kind != "timed_out" and not is_internal(call.claim.job)
         passed_on = self.reserved and frees and self._start_reserved()
         if not passed_on or self.reserved.is_half_empty:
@@ -248,14 +248,14 @@ class ActiveRuns:
     def cancel_runs(self, reasons: Mapping[int, str], held: Collection[Key] | None = None) -> None:
         """Ask runs to stop: occurrence id → reason; of an occurrence that was claimed anew, the run in ``held``.
 
-        What has not begun goes back in the next round, and the store cancels it there.
+        Claims that have not started are released in the next round, and the store cancels them there.
         """
         self._waking.forget_answers()
 
         def is_meant(key: Key) -> bool:
             return key[0] in reasons and (held is None or key in held)
 
-        # What waits first: the slot of what is stopped passes to it at once, and it would be overlooked.
+        # Waiting claims first: a stopped run's slot passes to one of them at once, which would then be overlooked.
         with self._lock:
             ahead = [key for key, one in self._held.items() if isinstance(one, Ahead)]
             unwanted = [(key, reasons[key[0]]) for key in (*self.reserved.list_keys(), *ahead) if is_meant(key)]
@@ -269,8 +269,8 @@ class ActiveRuns:
     def lose_session(self, lease: SessionLease) -> int:
         """Stop everything that ``lease`` protected, which is lost or can no longer be trusted; return how many runs.
 
-        What ends wakes the node. This does not: while the store is away, each round that fails comes by here, and would
-        have the next one begin at once.
+        Each run that ends wakes the node; this call does not. While the store is away, each failing round calls it, and
+        the next round would begin at once.
         """
         runs = [run for _, run in self._list_running() if run.claim.session == lease.session]
         runs = [run for run in runs if not run.call.run.lease_lost.is_set()]
@@ -297,12 +297,12 @@ class ActiveRuns:
             return list(self._held.items())
 
     def _list_running(self) -> Iterator[tuple[Key, Running]]:
-        """Give what runs, as it was in this moment."""
+        """Yield the running claims, as of this moment."""
         for key, held in list(self._held.items()):
             if isinstance(held, Running):
                 yield key, held
 
-    # --- what begins -------------------------------------------------------------------------------------------------
+    # --- starting ----------------------------------------------------------------------------------------------------
 
     @contextmanager
     def _notice_first_work(self) -> Iterator[None]:
@@ -312,7 +312,7 @@ class ActiveRuns:
             self._on_work()
 
     def doubt_claims(self) -> None:
-        """Note that there may be claims of this session that this node has not heard of."""
+        """Record that this session may have claims that this node does not know of."""
         with self._notice_first_work():
             self.in_doubt = True
 
@@ -329,7 +329,7 @@ class ActiveRuns:
         self._hold_claim(Ahead(claim, lease, self._clock.monotonic(), at, begin=begin))
 
     def start_claim_if_admitted(self, at: float, claim: Claim, lease: SessionLease) -> None:
-        """Start a run at ``at`` (monotonic seconds), or at once if that is over, when it is answered that it may."""
+        """Start a run once it is admitted, at ``at`` (monotonic seconds), or at once if that has passed."""
         self._hold_claim(Ahead(claim, lease, self._clock.monotonic(), math.inf, then_at=at))
 
     def _hold_claim(self, ahead: Ahead) -> None:
@@ -337,7 +337,7 @@ class ActiveRuns:
             self._held[ahead.claim.id, ahead.claim.token] = ahead
 
     def _receive_answer(self, claim: Claim, answer: Answer) -> None:
-        """Receive the answer about a claim, on the thread that asked."""
+        """Receive the decision about a claim, on the thread that made it."""
         with self._lock:
             held = self._held.get((claim.id, claim.token))
             if not isinstance(held, Ahead) or held.then_at is None:
@@ -351,7 +351,7 @@ class ActiveRuns:
         self._wake()
 
     def _process_answers(self) -> None:
-        """Settle the claims that may not begin, and reserve those that wait for a slot as well."""
+        """End or release the claims that were not admitted, and reserve those that now wait for a slot."""
         while self._answers:
             claim, answer = self._answers.popleft()
             if isinstance(answer, Begin):
@@ -375,7 +375,7 @@ class ActiveRuns:
             self.reserved.add_calls([call for call in calls if call is not None], lease)
 
     def start_reserved(self, slots: int) -> None:
-        """Begin what is reserved in so many free slots."""
+        """Start reserved claims in so many free slots."""
         while slots > 0 and self.reserved and self._start_reserved():
             slots -= 1
 
@@ -401,14 +401,14 @@ class ActiveRuns:
                     self._start_call(call)
 
     def start_meanwhile(self) -> None:
-        """Do so on another thread than that of the rounds, which waits for the store; give back nothing."""
+        """Start due claims while the rounds' thread waits for the store, from another thread; release nothing."""
         for key in self._list_due():
             call = self._make_running(key, only_able=True)
             if call is not None:
                 self._start_call(call)
 
     def _list_due(self) -> list[Key]:
-        """Return what is ahead and due, in its order."""
+        """Return the claims whose time has come, the earliest first."""
         now = self._clock.monotonic()
         due = [(held.at, key) for key, held in self._list_held() if isinstance(held, Ahead) and held.at <= now]
         return [key for _, key in sorted(due, key=itemgetter(0))]
@@ -416,7 +416,7 @@ class ActiveRuns:
     def _make_running(self, key: Key, *, only_able: bool = False) -> Call | None:
         """Make a due claim running; ``None``: it was withdrawn, or cannot start here and is released.
 
-        With ``only_able`` what cannot begin here stays as it is.
+        With ``only_able`` a claim that cannot start here stays as it is.
         """
         with self._lock:
             ahead = self._held.get(key)
@@ -439,7 +439,7 @@ class ActiveRuns:
         return registered is not None and lease.is_trusted and self._executors[registered.executor].is_able
 
     def _call_of(self, claim: Claim, lease: SessionLease, begin: Begin) -> Call | None:
-        """Return the call that a claim is for; ``None``: it cannot be made here now, and goes back."""
+        """Return the call that a claim is for; ``None``: it cannot start here now, and is released."""
         registered = self._registry.get(claim.spec.function)
         if registered is None or not self._is_able(claim, lease):
             self.release_claim(claim)
@@ -459,18 +459,18 @@ class ActiveRuns:
         return Call(claim, run, registered)
 
     def _start_call(self, call: Call) -> None:
-        # Before: it may be over in a moment, and its end is told by another thread.
+        # Published first: the run may end in a moment, and another thread publishes its end.
         self._run_events.publish_start(call.claim)
         try:
             self._executors[call.registered.executor].start(call)
         except Exception as error:  # noqa: BLE001 - logged
-            # A claim that is neither run nor given back would wait for the end of this session.
+            # A claim that is neither run nor released would wait for the end of this session.
             described = describe_error(error)
             failed = dataclasses.replace(described, message=f"the node could not start it: {described.message}")
             self.receive_ending(call, Ending(kind="raised", error=failed))
             _log.exception("cannot start %r", call.run)
 
-    # --- what is over ------------------------------------------------------------------------------------------------
+    # --- ending ------------------------------------------------------------------------------------------------------
 
     def send_report(self, session: str) -> bool:
         """Send the report in a step of its own; return whether there was anything to send."""
@@ -485,9 +485,9 @@ class ActiveRuns:
 
     @contextmanager
     def open_report(self) -> Iterator[Step]:
-        """Give the report: ends of runs, released claims, and progress and log lines.
+        """Give the report as a step: ends of runs, released claims, and progress and log lines.
 
-        A step is made of it within the body; all of it stays here until ``accept_report``, and is sent again.
+        All of it stays here until ``accept_report``; until then it is sent again.
         """
         self.collect_endings()
         with (
@@ -499,8 +499,8 @@ class ActiveRuns:
     def accept_report(self, step: Step, done: Done) -> None:
         """Drop from the report what the store has accepted.
 
-        Others are told of what went back by the caller, and last: claims of the same step that were not begun because
-        a notification failed would be known to nobody.
+        The caller notifies other nodes of released claims last: if that failed earlier, nobody would know the new
+        claims of the same step.
         """
         for note in step.notes:
             if note.ran is not None:
@@ -508,7 +508,7 @@ class ActiveRuns:
         self.report.drop_accepted(step, done)
 
     def send_again(self, key: Key) -> bool:
-        """Send the end of a run once more that the store accepted and has forgotten; ``False``: it is known no more."""
+        """Send an end again that the store accepted and has lost; ``False``: this node does not know it any more."""
         return self.report.send_again(key)
 
     def end_claim(self, claim: Claim, then: Then) -> None:
@@ -548,7 +548,7 @@ class ActiveRuns:
         return self.reserved.withdraw_claim(key) if ahead is None else ahead.claim
 
     def cut_off_all(self) -> None:
-        """Decide what becomes of the runs that are still going when the node ends."""
+        """Decide what becomes of the runs that are active when the node ends."""
         self.collect_endings()
         self.reserved.stop_starting()
         for key, one in self._list_held():
@@ -567,7 +567,7 @@ class ActiveRuns:
             key, reason = self._unwanted.popleft()
             if (claim := self._withdraw_claim(key)) is not None:
                 self.release_claim(claim)
-            else:  # it has begun meanwhile
+            else:  # it has started meanwhile
                 self.cancel_runs({key[0]: reason}, {key})
         for applies, then in refused:
             for claim in self.reserved.withdraw_matching(applies):
@@ -586,7 +586,7 @@ class ActiveRuns:
         try:
             self._end_run(held, call.run.effective_ending(ending), lease_lost=lease_lost and not call.run.committed)
         finally:
-            del self._held[key]  # only now: in between it is known as both, and never as neither
+            del self._held[key]  # last, so that at every moment it is listed as running, as ended, or as both
 
     def _end_run(self, run: Running, ending: Ending, *, lease_lost: bool) -> None:
         call, undone = run.call, ending.cut_off and ending.kind == "raised"
@@ -607,7 +607,7 @@ class ActiveRuns:
         claim, why = call.claim, why or call.run.cancel_reason or "the node stops"
         end = cut_off(claim, why)
         if end is None:
-            # Not as if it had never begun: a job that makes its nodes lose their lease would go round for ever.
+            # It counts as started: a job that makes its nodes lose their lease would otherwise be retried for ever.
             cut: Cut = "crashed" if crashed else "stopped"
             self.report.record_release(claim, cut, may_have_committed=may_have_committed)
             self._run_log.log_release(claim, why)
@@ -620,7 +620,7 @@ def _takes_slot(held: Ahead | Running) -> bool:
 
 
 def _is_open_ended(held: Ahead | Running) -> bool:
-    """Whether the store may know of a run here that it has ended, or that it is another session's by now."""
+    """Whether a run here may have ended in the store already, or belong to another session by now."""
     if isinstance(held, Ahead):
         return False
     return held.call.run.lease_lost.is_set() or held.call.run.may_have_committed

@@ -1,7 +1,8 @@
-"""How does work come here, and what if the answer is lost?
+"""Claim work for this node, and recover claims whose answer was lost.
 
-A claim is not idempotent, because it cannot know what the caller got. But the store knows what a session holds: after
-an answer that was lost, the node asks, and asks again where a look tells that the claim was carried out later still.
+A claim is not idempotent, because the store cannot know which answers arrived. But the store knows what a session
+holds: after a lost answer, the node reads that, and reads it again if a look shows that the claim was carried out
+    later.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ UNRECORDED = "the store forgot how it ended, and this node does not know any mor
 
 
 class Claiming:
-    """Claims for a session, and starts what it won."""
+    """Claims work for a session, and starts the claims that it won."""
 
     def __init__(
         self,
@@ -61,9 +62,9 @@ class Claiming:
         self._waking = waking
         self._answers_lost = False
         self._claims = 0
-        """How many steps brought work."""
+        """How many steps brought claims."""
         self.on_forgotten: Callable[..., None] = lambda *_, **__: None
-        """Told by which sign the store was found to have lost a moment."""
+        """Called with the sign by which the store was found to have lost a moment."""
 
     @property
     def free_slots(self) -> int:
@@ -76,7 +77,7 @@ class Claiming:
         return tuple(name for name in self._registry if is_internal(name))
 
     def reset_doubt(self) -> None:
-        """Forget what is in doubt: it was the session's before."""
+        """Reset the doubt: it concerned the previous session."""
         self._active_runs.in_doubt = self._answers_lost = False
 
     def list_functions(self) -> tuple[str, ...]:
@@ -84,13 +85,13 @@ class Claiming:
         unable = self._active_runs.find_unable_executors()
         if not unable:
             return tuple(self._registry)
-        return tuple(name for name, one in self._registry.items() if one.executor not in unable)
+        return tuple(name for name, entry in self._registry.items() if entry.executor not in unable)
 
     def carry_out_step(self, lease: SessionLease, decided: Work | Firing, sample: ClockSample | None = None) -> Done:
         """Carry out a decision in a single step of the store, and start the claims that it won.
 
-        What is claimed ahead starts when it is due, by the better of two samples of the store's clock: that of the last
-        look, and that of the claim itself.
+        A claim made ahead of its time starts when it is due, by the better of two samples of the store's clock: that of
+        the last look, and that of the claim itself.
         """
         want = self._wanted_claims(lease, decided) if lease.is_trusted else None
         with self._active_runs.open_report() if isinstance(decided, Work) else nullcontext(Step()) as report:
@@ -100,9 +101,9 @@ class Claiming:
                 done = self._store.step(lease.session, step)
             except StoreError:
                 if want is not None:
-                    # Only the answer may be lost: then the lease is short, and the session holds runs that are not
-                    # known here. In this order, or a renewal asked in between may find the node idle, and its long
-                    # answer be trusted.
+                    # Perhaps only the answer was lost: then the lease is short, and the session holds runs that are not
+                    # known here. Doubt comes first: otherwise a renewal in between might report the node as idle, and
+                    # its long lease would be trusted.
                     self._answers_lost = True
                     self._active_runs.doubt_claims()
                     lease.shorten_trust(asked, self._settings.lease)
@@ -139,45 +140,45 @@ class Claiming:
     def _start_claims(
         self, claims: Sequence[Claim], lease: SessionLease, claimed_by: float, sample: ClockSample | None
     ) -> None:
-        """Start claims, or wait until they are due; ``claimed_by``: when this node had their ``claimed_at``."""
-        free, asked = self._admit_claims(claims, lease)
-        self._start_admitted(free, lease, claimed_by, sample)
-        # After what is free to begin: the store is asked about these.
-        for claim in asked:
+        """Start claims, or wait until they are due; ``claimed_by``: the local time of their ``claimed_at``."""
+        admitted, undecided = self._admit_claims(claims, lease)
+        self._start_admitted(admitted, lease, claimed_by, sample)
+        # After the others: these wait for a read of the store.
+        for claim in undecided:
             self._active_runs.start_claim_if_admitted(self._start_time(claim, claimed_by, sample), claim, lease)
-        if asked:
-            self._waking.ask_about_claims(asked, claims)
+        if undecided:
+            self._waking.ask_about_claims(undecided, claims)
 
     def _admit_claims(self, claims: Sequence[Claim], lease: SessionLease) -> tuple[list[Admitted], list[Claim]]:
-        """Return the claims that may begin, and those that the store is to be asked about; end those that may not."""
-        free: list[Admitted] = []
-        asked: list[Claim] = []
+        """Return the claims that may start, and those that the store has to decide; end those that may not start."""
+        admitted: list[Admitted] = []
+        undecided: list[Claim] = []
         for claim in claims:
             self._note_if_forgotten(claim, lease)
             match self._waking.decide_claim(claim):
                 case Begin() as begin:
-                    free.append((claim, begin))
+                    admitted.append((claim, begin))
                 case None:
-                    asked.append(claim)
+                    undecided.append(claim)
                 case then:
                     self._active_runs.end_claim(claim, then)
-        return free, asked
+        return admitted, undecided
 
     def _start_admitted(
-        self, free: Sequence[Admitted], lease: SessionLease, claimed_by: float, sample: ClockSample | None
+        self, admitted: Sequence[Admitted], lease: SessionLease, claimed_by: float, sample: ClockSample | None
     ) -> None:
-        for claim, begin in free:
+        for claim, begin in admitted:
             if claim.reserved:
                 continue
             if claim.due_at <= claim.claimed_at:
                 self._active_runs.start_claim(claim, lease, begin)
             else:
                 self._active_runs.start_claim_at(self._start_time(claim, claimed_by, sample), claim, lease, begin)
-        if reserved := [one for one in free if one[0].reserved]:
+        if reserved := [(claim, begin) for claim, begin in admitted if claim.reserved]:
             self._active_runs.reserve_claims(reserved, lease)
-        if free:
-            # Only now: what takes these words may take its time.
-            self._run_log.log_starts([claim for claim, _ in free])
+        if admitted:
+            # Last: a logging handler may take its time.
+            self._run_log.log_starts([claim for claim, _ in admitted])
 
     def _note_if_forgotten(self, claim: Claim, lease: SessionLease) -> None:
         if self._active_runs.accepted_ends.has_ended(claim.id, lease.session):
@@ -186,7 +187,7 @@ class Claiming:
 
     @staticmethod
     def _start_time(claim: Claim, claimed_by: float, sample: ClockSample | None) -> float:
-        """Return when a claim begins, in monotonic seconds; ``claimed_by``: when this node had its ``claimed_at``."""
+        """Return when a claim starts, in monotonic seconds; ``claimed_by``: the local time of its ``claimed_at``."""
         if claim.due_at <= claim.claimed_at:
             return claimed_by
         at = ClockSample(claim.claimed_at, claimed_by).time_of(claim.due_at)
@@ -195,7 +196,7 @@ class Claiming:
     def adopt_unknown_claims(self, lease: SessionLease, view: View, asked: Asked) -> None:
         """Start the claims of a step whose answer was lost, if ``view`` shows any."""
         if self._answers_lost and (mine := self._overlooked_session(lease, view)) is not None:
-            # That claim made the lease short, whatever was answered since.
+            # That claim made the lease short, even if a later answer reported a long one.
             lease.shorten_trust(asked, mine.expires_in)
             self.adopt_lost(lease)
 
@@ -206,7 +207,7 @@ class Claiming:
 
     def adopt_lost(self, lease: SessionLease) -> None:
         """Start the claims of a step whose answer never came."""
-        # What ended here and is still called running is no lost answer: the store forgot, see ``reconciling``.
+        # A run that ended here and is still running in the store is no lost answer: see ``reconciling``.
         known = self._active_runs.list_open_claims() | self._active_runs.accepted_ends.keys()
         for claim in unheard_of(self._store, lease.session, known):
             _log.info("occurrence %d of %r was claimed, but the answer was lost: it runs here", claim.id, claim.job)
@@ -214,10 +215,10 @@ class Claiming:
         self._active_runs.in_doubt = False
 
     def adopt_runs(self, lease: SessionLease, keys: Collection[Key]) -> None:
-        """Start those of the session's runs, by occurrence and token, that this node has not heard of.
+        """Start those of the session's runs, by occurrence and token, that this node does not know of.
 
-        Either the answer to a claim was lost, or the store lost so much that the end of the run, which it had taken, is
-        known no more. If no answer was lost it has run already, and an at-most-once job must not run again.
+        Either the answer to a claim was lost, or the store lost the end of the run, which it had accepted. If no answer
+        was lost, the run has taken place already, and an at-most-once job must not run again.
         """
         for claim in unheard_of(self._store, lease.session, self._active_runs.list_open_claims()):
             if (claim.id, claim.token) not in keys:
@@ -226,26 +227,26 @@ class Claiming:
                 _log.warning("occurrence %d of %r is not run again: %s", claim.id, claim.job, UNRECORDED)
                 self._active_runs.fail_unknown_claim(claim, UNRECORDED)
                 continue
-            _log.warning("occurrence %d of %r is held by this node, which had not heard of it", claim.id, claim.job)
+            _log.warning("occurrence %d of %r is held by this node, which did not know of it", claim.id, claim.job)
             self._start_adopted(claim, lease)
 
     def _start_adopted(self, claim: Claim, lease: SessionLease) -> None:
-        """Start a claim that is known from the store alone: it may have been made ahead of its due time."""
-        free, asked = self._admit_claims([claim], lease)
-        if not free and not asked:
+        """Start a claim that was read from the store; it may have been made ahead of its due time."""
+        admitted, undecided = self._admit_claims([claim], lease)
+        if not admitted and not undecided:
             return
-        seen = ClockSample(self._store.now(), self._clock.monotonic())
-        if asked:
-            self._active_runs.start_claim_if_admitted(seen.time_of(claim.due_at), claim, lease)
-            self._waking.ask_about_claims(asked, ())
+        sample = ClockSample(self._store.now(), self._clock.monotonic())
+        if undecided:
+            self._active_runs.start_claim_if_admitted(sample.time_of(claim.due_at), claim, lease)
+            self._waking.ask_about_claims(undecided, ())
             return
-        [(_, begin)] = free
+        [(_, begin)] = admitted
         if claim.reserved:
-            self._active_runs.reserve_claims(free, lease)
-        elif claim.due_at <= seen.now:
+            self._active_runs.reserve_claims(admitted, lease)
+        elif claim.due_at <= sample.now:
             self._active_runs.start_claim(claim, lease, begin)
         else:
-            self._active_runs.start_claim_at(seen.time_of(claim.due_at), claim, lease, begin)
+            self._active_runs.start_claim_at(sample.time_of(claim.due_at), claim, lease, begin)
         self._run_log.log_starts([claim])
 
 
@@ -254,31 +255,31 @@ def unheard_of(store: Store, session: str, known: Collection[tuple[int, int]]) -
     mine = OccurrenceFilter(states=(State.RUNNING,), session=session)
     page: list[Occurrence] = []
     while page := store.occurrences(mine, after=page[-1].id if page else None, limit=PAGE):
-        for one in page:
-            job = store.job(one.job) if (one.id, one.token) not in known else None
+        for occurrence in page:
+            job = store.job(occurrence.job) if (occurrence.id, occurrence.token) not in known else None
             if job is not None:
-                yield _rebuild_claim(one, job.spec, session)
+                yield _rebuild_claim(occurrence, job.spec, session)
 
 
-def _rebuild_claim(one: Occurrence, spec: JobSpec, session: str) -> Claim:
+def _rebuild_claim(occurrence: Occurrence, spec: JobSpec, session: str) -> Claim:
     return Claim(
-        id=one.id,
+        id=occurrence.id,
         spec=spec,
-        key=one.key,
-        origin=one.origin,
-        scheduled_for=one.scheduled_for,
-        due_at=one.due_at,
-        attempt=one.attempt,
-        token=one.token,
+        key=occurrence.key,
+        origin=occurrence.origin,
+        scheduled_for=occurrence.scheduled_for,
+        due_at=occurrence.due_at,
+        attempt=occurrence.attempt,
+        token=occurrence.token,
         session=session,
-        args=one.args,
-        kwargs=one.kwargs,
-        claimed_at=one.started_at or one.due_at,
-        crashes=one.crashes,
-        failures=one.failures,
-        parent=one.parent,
-        listed=one.listed,
-        created_at=one.created_at,
-        note=one.note,
-        reserved=one.reserved,
+        args=occurrence.args,
+        kwargs=occurrence.kwargs,
+        claimed_at=occurrence.started_at or occurrence.due_at,
+        crashes=occurrence.crashes,
+        failures=occurrence.failures,
+        parent=occurrence.parent,
+        listed=occurrence.listed,
+        created_at=occurrence.created_at,
+        note=occurrence.note,
+        reserved=occurrence.reserved,
     )

@@ -1,4 +1,4 @@
-"""What does a node do next? Pure: no clock, no store, no thread, no chance.
+"""Decide what a node does next. Pure: no clock, no store, no thread, no chance.
 
 ::
 
@@ -7,10 +7,11 @@
                                note_work    │
                                             └──▶ note_look ──▶ plan_firing ──▶ plan_upkeep ──▶ set_alarm
 
-Each takes what earlier rounds left (``Memory``), what the store showed (``View``), what this process knows of itself
-(``Facts``) and a monotonic time in seconds. ``Round`` carries out what they return. There is one alarm, ``look_at``:
-the earliest moment at which something concerns this node. Correctness depends on none of it: the store carries out a
-plan once, whichever node brings it. docs/who-fires-when.md has the rules in words.
+Each function takes what earlier rounds left (``Memory``), what the store returned (``View``), what this process knows
+about itself (``Facts``) and a monotonic time in seconds. ``Round`` carries out the decisions. There is one alarm,
+``look_at``: the moment at which this node looks at the store next, unless it is woken before. Correctness does not
+depend on these decisions: the store carries out a plan once, whichever node sends it. docs/who-fires-when.md has the
+rules in words.
 """
 
 from __future__ import annotations
@@ -39,31 +40,31 @@ from cronsensus.node.turn_order import is_in_front, next_sweep, seconds_to_looko
 from cronsensus.stores.values import NO_DELAY, View
 
 INSTANT = 1e-6
-"""Seconds that are not worth a sleep: no clock counts less."""
+"""Shortest sleep, in seconds: no clock is more precise."""
 SHARED_FROM = 8
-"""Occurrences fired at once from which a node leaves the others their part."""
+"""From this many occurrences fired at once, a node claims only its share and leaves the rest to others."""
 
 ENSURE_RUNS_EVERY = 30.0
 """Seconds after which a node checks again that the runs which must always be there are in the store."""
 RECENTLY_ACTIVE = 10.0
-"""Where no notification reaches it, a node looks every ``watch_seconds`` for this long after something ran or came
-due: what comes next is more likely to come soon. From then on nodes look in turns (``seconds_to_lookout``)."""
+"""Without notifications, a node looks every ``watch_seconds`` for this long after something ran or came due, because
+more work is likely to follow. After that, nodes look in turns (``seconds_to_lookout``)."""
 LOOK_AFTER_WORK = 0.02
-"""Look this many seconds after a notification was answered by a claim. By then the claim of another node is committed,
-and the thread of its own run has begun: neither meets this look."""
+"""Seconds from a claim that answered a notification to the next look. By then another node's claim is committed and the
+thread of this node's own run has started, so neither collides with the look."""
 LOOKS_APART = 0.1
 """Least seconds between two looks for notifications."""
 LATE_LOOK_SECONDS = (0.05, 0.1)
-"""Least and most seconds between a notification and the look of a late node: those in front go first."""
+"""Least and most seconds between a notification and the look of a late node: nodes in front go first."""
 AFTER_A_LOST_RACE = 0.01
-"""Seconds until a job that another node fired is looked at again; doubles with each round in a row that brings
-nothing."""
+"""Seconds until a node looks again at a job that another node fired; doubles with each round in a row that brings no
+work."""
 TAKEOVER_ROUND_TRIPS = 8
-"""Round trips by which a look at what others run comes sooner: a takeover takes ten of them, beside its waits."""
+"""How many round trips earlier a node looks at what others run: a takeover takes ten of them, beside its waits."""
 CLOCK_SET = timedelta(seconds=5)
-"""A store's clock that moved so much more or less than time passed was set."""
+"""If a store's clock moved by this much more or less than the elapsed time, it was set."""
 TIDY = 600.0
-"""Most seconds between two calls of ``reclaim``: sessions that hold nothing show in no view."""
+"""Most seconds between two calls of ``reclaim``: no view contains a dead session that holds nothing."""
 HOUSEKEEPING = 3600.0
 """Seconds between two rounds of pruning."""
 
@@ -72,18 +73,18 @@ HOUSEKEEPING = 3600.0
 
 
 def next_step(memory: Memory, facts: Facts, now: float, *, worked: bool = False) -> tuple[Next, Memory]:
-    """Decide what to do now; ``worked``: this round has given and claimed already."""
+    """Decide what to do now; ``worked``: whether this round has reported and claimed already."""
     if not worked:
         memory = replace(memory, look_at=min(memory.look_at, _look_when_woken(memory, facts, now)))
-        first, memory = release_or_gather(memory, facts, now)
-        if first is not None:
-            return first, memory
-        more, memory = plan_reserve(memory, facts, now)
+        action, memory = release_or_gather(memory, facts, now)
+        if action is not None:
+            return action, memory
+        reserve, memory = plan_reserve(memory, facts, now)
         want = _claim_count(memory, facts)
-        if want or more or facts.unsettled or facts.progress_in == 0.0:
-            # What another node fired ahead of its time, and cannot run itself, is to begin on time here, too.
+        if want or reserve or facts.unsettled or facts.progress_in == 0.0:
+            # If another node fired an occurrence ahead of its time and cannot run it, it starts on time here, too.
             return Work(
-                want, more, memory.nodes, _lead_seconds(memory) if want and facts.notified else NO_DELAY
+                want, reserve, memory.nodes, _lead_seconds(memory) if want and facts.notified else NO_DELAY
             ), memory
     if facts.lost:
         return Sleep(0.0), memory
@@ -100,12 +101,12 @@ def next_step(memory: Memory, facts: Facts, now: float, *, worked: bool = False)
 
 
 def _lead_seconds(memory: Memory) -> timedelta:
-    """Return how far before its due time something may be decided now."""
+    """Return how long before its due time a job may be decided now."""
     return timedelta(seconds=memory.lead.seconds + SLACK)
 
 
 def _look_when_woken(memory: Memory, facts: Facts, now: float) -> float:
-    """Return when to look for what woke this node."""
+    """Return when to look, given what woke this node."""
     if memory.late and (facts.asked or facts.notified):
         least, most = LATE_LOOK_SECONDS
         return now + least + random_share(f"{facts.session} {now:.3f}") * (most - least)
@@ -117,7 +118,7 @@ def _look_when_woken(memory: Memory, facts: Facts, now: float) -> float:
 def _claim_count(memory: Memory, facts: Facts) -> int:
     """Return how many runs to claim without a look.
 
-    A notification mostly tells of work. And where more waits than was taken, a slot that got free takes the next.
+    A notification usually means work. A hungry node claims the next run whenever a slot becomes free.
     """
     if facts.in_doubt or facts.draining or facts.lost or memory.careful.results_alone:
         return 0
@@ -127,20 +128,20 @@ def _claim_count(memory: Memory, facts: Facts) -> int:
 
 
 def note_work(memory: Memory, facts: Facts, now: float, *, want: int, claimed: int, again: bool) -> Memory:
-    """Take in what came of ``Work``.
+    """Update the memory after ``Work``.
 
     Args:
         memory: as it was before.
         facts: as they are now.
         now: monotonic seconds.
         want: how many runs were asked for, beside those to reserve.
-        claimed: how many came.
-        again: something of it waits or is due again, sooner than any look has shown.
+        claimed: how many were claimed.
+        again: whether an occurrence that this step reported is pending again, sooner than any look has shown.
     """
     exhausted = memory.hungry and claimed < want
     return replace(
         memory,
-        # Where notifications tell of work, the end of a run changes nothing for this node but its free slots.
+        # With notifications of new work, the end of a run changes only this node's free slots, so it needs no look.
         look_at=min(memory.look_at, now) if again or exhausted or not facts.hears_notifications else memory.look_at,
         hungry=claimed >= want if want else memory.hungry or claimed > 0,
         careful=memory.careful._replace(results_alone=False),
@@ -152,7 +153,7 @@ def note_work(memory: Memory, facts: Facts, now: float, *, want: int, claimed: i
 
 
 def note_look(memory: Memory, view: View, asked_at: float, received_at: float) -> Memory:
-    """Take in a look that was asked and answered at these times."""
+    """Update the memory after a look that was requested and answered at these times."""
     at, took = (asked_at + received_at - view.age) / 2, received_at - asked_at
     return replace(
         memory,
@@ -166,10 +167,10 @@ def note_look(memory: Memory, view: View, asked_at: float, received_at: float) -
 
 
 def clock_set(before: Memory, after: Memory) -> timedelta:
-    """Return by how much the store's clock was set between two looks: ahead, or back (negative); zero: it was not.
+    """Return by how much the store's clock was set between two looks: ahead, back (negative), or not (zero).
 
-    A look says only that the clock was read while it took place: of one that a server answered after it had stood still
-    for a while, it is unknown when.
+    A look shows only that the clock was read while it took place. If the server answered after a standstill, the moment
+    of reading is uncertain by that much.
     """
     if before.sample is None or after.sample is None:
         return timedelta(0)
@@ -179,15 +180,15 @@ def clock_set(before: Memory, after: Memory) -> timedelta:
 
 
 def plan_firing(memory: Memory, view: View, facts: Facts, now: float) -> Firing:
-    """Decide which plans to bring, and how many runs to claim with them: of the jobs whose turn has come here."""
+    """Decide which plans to send, of the jobs whose turn has come here, and how many runs to claim with them."""
     if memory.herd.begins_herd(view):
         return Firing(want=facts.free_slots if view.backlog else 0)
     ready = [job for job in view.jobs if _turn_to_fire(memory, view, facts, job, SLACK) <= view.now]
-    chosen, left = memory.careful.choose_jobs(ready, now)
-    plans, not_planned = plans_of(chosen, view.now)
-    planned = sum(len(each.awake) for each in plans)
-    soon = any(job.due_at is not None and job.due_at > view.now for job in chosen)
-    waits = view.backlog or any(is_internal(job.spec.name) for job in chosen)
+    selected, left = memory.careful.choose_jobs(ready, now)
+    plans, not_planned = plans_of(selected, view.now)
+    planned = sum(len(plan.awake) for plan in plans)
+    soon = any(job.due_at is not None and job.due_at > view.now for job in selected)
+    waits = view.backlog or any(is_internal(job.spec.name) for job in selected)
     return Firing(
         plans=plans,
         want=_fair_part(planned, view, facts.free_slots) if planned or view.backlog else 0,
@@ -199,7 +200,7 @@ def plan_firing(memory: Memory, view: View, facts: Facts, now: float) -> Firing:
 
 
 def _fair_part(planned: int, view: View, free_slots: int) -> int:
-    """Return how many runs to claim: all free slots, or a fair part where many are fired at once."""
+    """Return how many runs to claim: all free slots, or a fair share if many occurrences are fired at once."""
     nodes = len(view.sessions)
     return free_slots if planned < SHARED_FROM or nodes < 2 or view.backlog else min(free_slots, -(-planned // nodes))
 
@@ -207,8 +208,8 @@ def _fair_part(planned: int, view: View, free_slots: int) -> int:
 def _turn_to_fire(memory: Memory, view: View, facts: Facts, job: JobState, slack: float = 0.0) -> datetime:
     """Return when this node is to fire a job.
 
-    Before its due time only with a free slot, and where nothing that may yet happen has a say in what comes of it: the
-    occurrence before may be over by then, and overlap is judged at the due time.
+    It fires before the due time only with a free slot, and if the plan depends on time alone: overlap is judged at the
+    due time, because the earlier occurrence may end before it.
     """
     by_time_alone = job.active == 0 or job.spec.policies.overlap == "allow"
     lead = memory.lead.seconds + slack if facts.free_slots and by_time_alone else 0.0
@@ -221,12 +222,13 @@ def _turn_to_fire(memory: Memory, view: View, facts: Facts, job: JobState, slack
 def plan_upkeep(memory: Memory, view: View, facts: Facts, now: float) -> tuple[Upkeep, Memory]:
     """Decide the upkeep: dead or overdue sessions, parked occurrences, and old rows to prune.
 
-    A node may find its own session overdue, and never dead. One batch is pruned a round, so that nothing due waits.
+    A node may find its own session overdue, but never dead. A round prunes a single batch of rows, so that due jobs do
+    not wait.
     """
     dead: tuple[str, ...] = ()
     if facts.fast_evidence:
         others = [holder.id for holder in view.holders if holder.id != facts.session]
-        dead = tuple(one for one in others if one in facts.gone or memory.absences.is_gone(one))
+        dead = tuple(session for session in others if session in facts.gone or memory.absences.is_gone(session))
     overdue = any(holder.expires_in <= timedelta(0) for holder in view.holders)
     prune = now - memory.pruned_at > HOUSEKEEPING
     sweep = view.parked and is_in_front(facts.session, view.sessions, view.now)
@@ -241,19 +243,19 @@ def plan_upkeep(memory: Memory, view: View, facts: Facts, now: float) -> tuple[U
 def set_alarm(
     memory: Memory, view: View, facts: Facts, now: float, *, firing: Firing, fired: Fired, took: float, again: bool
 ) -> Memory:
-    """Take in what came of ``plan_firing``, and set the alarm: the earliest moment that concerns this node.
+    """Update the memory after ``plan_firing``, and set the alarm: the moment of the next look.
 
     Args:
         memory: as ``plan_upkeep`` left it.
-        view: what the look of this round showed.
+        view: the look of this round.
         facts: as they are now.
         now: monotonic seconds.
-        firing: what was to be done.
-        fired: what came of it.
-        took: how many seconds that took.
+        firing: what was planned.
+        fired: the result.
+        took: how many seconds firing took.
         again: look at once.
     """
-    herd, more = memory.herd.advance_herd(view, facts.session, now, won=len(fired.won), lost=fired.lost)
+    herd, herd_goes_on = memory.herd.advance_herd(view, facts.session, now, won=len(fired.won), lost=fired.lost)
     memory = replace(
         memory,
         herd=herd,
@@ -263,10 +265,10 @@ def set_alarm(
         lead=memory.lead.measured_after(memory.look_took + took) if firing.ahead > NO_DELAY else memory.lead,
         active_at=now if view.holders or view.jobs or view.backlog else memory.active_at,
     )
-    # A store whose answer could not be told from one moment says so by a next due time that has come.
-    due = [view.next_job, *(each.next_due for each in fired.won)]
+    # If a store could not answer from a single moment, its answer has a next due time in the past.
+    due = [view.next_job, *(plan.next_due for plan in fired.won)]
     is_due = any(at is not None and at <= view.now for at in due)
-    if again or more or is_due or firing.left:
+    if again or herd_goes_on or is_due or firing.left:
         return replace(memory, look_at=now)
     waits, coming = _seconds_to_turns(memory, view, facts, fired)
     memory = replace(memory, late=facts.hears_notifications and not is_in_front(facts.session, view.sessions, coming))
@@ -275,33 +277,33 @@ def set_alarm(
 
 
 def _seconds_to_turns(memory: Memory, view: View, facts: Facts, fired: Fired) -> tuple[list[float], datetime | None]:
-    """Return the seconds from the look to this node's turns for what is known to come, and when the next of it is due.
+    """Return the seconds from the look to this node's turns for known due times, and the next of these times.
 
-    What it fired itself is known further: the look was before.
+    The plans that it fired itself count, too: they came after the look.
     """
-    won = {each.job_id for each in fired.won}
-    left = [job for job in view.jobs if job.id not in won and job.due_at is not None]
+    fired_jobs = {plan.job_id for plan in fired.won}
+    not_fired = [job for job in view.jobs if job.id not in fired_jobs and job.due_at is not None]
     turns = [
-        at for at in (_turn_to_fire(memory, view, facts, job) for job in left) if at > view.now
-    ]  # the rest was tried
-    due = [each.next_due for each in fired.won]
+        at for at in (_turn_to_fire(memory, view, facts, job) for job in not_fired) if at > view.now
+    ]  # the others were tried in this round
+    due = [plan.next_due for plan in fired.won]
     unclaimed = fired.created > fired.claimed
-    begins = [one.due_at for each in fired.won for one in each.awake] if unclaimed else []
-    for instants, lead in (([view.next_job, *due], memory.lead.seconds), ([view.next_pending, *begins], 0.0)):
+    starts = [occurrence.due_at for plan in fired.won for occurrence in plan.awake] if unclaimed else []
+    for instants, lead in (([view.next_job, *due], memory.lead.seconds), ([view.next_pending, *starts], 0.0)):
         before = timedelta(seconds=lead if facts.free_slots else 0.0)
         turns += [
             turn_of(facts.session, view.sessions, at, lead=before, hears_notifications=facts.hears_notifications)
             for at in instants
             if at is not None and at > view.now
         ]
-    known = [view.next_job, view.next_pending, *due, *begins, *(job.due_at for job in left)]
+    known = [view.next_job, view.next_pending, *due, *starts, *(job.due_at for job in not_fired)]
     coming = min((at for at in known if at is not None and at > view.now), default=None)
     return [max(0.0, (at - view.now).total_seconds()) for at in turns], coming
 
 
 def _seconds_to_other_reasons(memory: Memory, view: View, facts: Facts, now: float, *, lost: bool) -> list[float]:
-    """Return the seconds until the next look that has another reason than a due job."""
-    # What watches for alerts may be gone; else it is looked for far more often.
+    """Return the seconds until the next look for each reason other than a due job."""
+    # The run that watches for alerts may be missing; otherwise polling comes far more often anyway.
     waits = [ENSURE_RUNS_EVERY if facts.internal else facts.poll_seconds]
     if not facts.hears_notifications:
         lately = now - memory.active_at <= RECENTLY_ACTIVE
@@ -317,13 +319,14 @@ def _seconds_to_other_reasons(memory: Memory, view: View, facts: Facts, now: flo
         waits.append(AFTER_A_LOST_RACE * 2.0 ** min(max(0, memory.misses - 1), MOST_DOUBLINGS))
     others = [holder for holder in view.holders if holder.id != facts.session]
     for holder in others:
-        # The lease of another node's runs: those in front watch them, a late node only comes after its end.
-        left = holder.expires_in.total_seconds()
-        waits.append(
-            max(0.0, left) + facts.watch_seconds if memory.late else min(_seconds_between_looks(memory, facts), left)
-        )
+        # Nodes in front watch the lease of another node's runs; a late node only looks after its end.
+        lease_left = holder.expires_in.total_seconds()
+        if memory.late:
+            waits.append(max(0.0, lease_left) + facts.watch_seconds)
+        else:
+            waits.append(min(_seconds_between_looks(memory, facts), lease_left))
     if view.backlog and (facts.free_slots or facts.internal):
-        # What waits and is not for this node to claim: blocked behind a run, or no function or no slot for it here.
+        # This node cannot claim what waits: it is blocked behind a run, or there is no function or slot for it here.
         waits.append(facts.watch_seconds * 2.0 ** min(max(0, memory.misses - 1), MOST_DOUBLINGS))
     if facts.given_up or not facts.trusted:
         waits.append(facts.watch_seconds)
@@ -333,5 +336,5 @@ def _seconds_to_other_reasons(memory: Memory, view: View, facts: Facts, now: flo
 
 
 def _seconds_between_looks(memory: Memory, facts: Facts) -> float:
-    """Return the seconds between looks at what others run: fewer far from the store, where a takeover takes longer."""
+    """Return the seconds between looks at what others run: more if the store is far, where takeovers take longer."""
     return max(facts.watch_seconds / 2, facts.watch_seconds - TAKEOVER_ROUND_TRIPS * memory.lead.trip_seconds)

@@ -6,7 +6,7 @@
       │          │             ├──▶ the store has it
       └──────────┴─────▶ Back ─┘
 
-``ActiveRuns`` holds what is ahead and what runs, ``Report`` what the store has yet to take.
+``ActiveRuns`` has the claims that wait or run, ``Report`` those whose end the store has yet to accept.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from cronsensus.model.occurrence import Claim
 from cronsensus.model.step import GiveBack
 from cronsensus.node.executors.base import Call
 from cronsensus.node.hooks import FREELY, Begin
-from cronsensus.node.waking import Told
+from cronsensus.node.waking import WakeTrigger
 
 
 @dataclass(slots=True)
 class Ahead:
-    """A claim that has not begun.
+    """A claim that has not started.
 
     Attributes:
-        since: when this node had it, in monotonic seconds.
-        at: when it begins, in monotonic seconds; infinite while it is asked about.
-        then_at: when it begins if the answer lets it; ``None``: nobody is asked.
-        begin: what features want with it.
+        since: when this node received it, in monotonic seconds.
+        at: when it starts, in monotonic seconds; infinite while its admission is being decided.
+        then_at: when it starts if it is admitted; ``None``: its admission is decided.
+        begin: what features add to the run.
     """
 
     claim: Claim
@@ -58,21 +58,21 @@ class Running:
 
 @dataclass(slots=True)
 class Over:
-    """A claim whose end the store has yet to take.
+    """A claim whose end the store has yet to accept.
 
     Attributes:
-        told: what is looked at then, because something may go on.
-        committing: the claim, where a transaction of the run's own may have written its end already.
+        triggers: what wakers check then, because others may go on.
+        committing: the claim, if a transaction of the run's own may have written its end already.
     """
 
     end: End
-    told: Sequence[Told] = ()
+    triggers: Sequence[WakeTrigger] = ()
     committing: Claim | None = None
 
 
 @dataclass(slots=True)
 class Back:
-    """A claim that goes back, as soon as the store takes it.
+    """A claim that is released as soon as the store accepts that.
 
     Attributes:
         may_have_committed: a transaction of the run's own may have written its end already.

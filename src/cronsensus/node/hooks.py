@@ -1,16 +1,16 @@
-"""What a feature may do to the runs of a node, from a room of its own.
+"""The hooks by which a feature takes part in the runs of a node, without the node knowing the feature.
 
 ::
 
-    a claim ─────────────────▶ Admission.decide_claim ──▶ Begin, or what becomes of it instead
-                                    │  only the store can say
+    a claim ─────────────────▶ Admission.decide_claim ──▶ Begin, or the end that it gets instead
+                                    │  only the store can decide
                                     └──▶ Admission.admit_claims, on the thread of waking.py
     an end, accepted ────────▶ Waker.trigger_of_end   ┐
     a plan, carried out ─────▶ Waker.triggers_of_plans ├──▶ Waker.find_wakeable, on that thread ──▶ Store.wake
-    all that is parked ──────▶ Waker.start_sweep   ┘
+    all parked occurrences ──▶ Waker.start_sweep   ┘
 
-The node knows these classes and no feature. Its rounds' thread starts everybody's runs, so nothing that it calls here
-may ask the store.
+The node knows these classes and no feature. Its rounds' thread starts every run, so a hook that it calls must not read
+the store.
 """
 
 from __future__ import annotations
@@ -35,38 +35,38 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 @runtime_checkable
 class Portable(Protocol):
-    """An extra of a run that goes along where the job runs in a process of its own."""
+    """An extra of a run that is passed on to the process of a job that has its own."""
 
     def pack_call(self) -> tuple[str, Any]:
-        """Return ``"module:function"`` and what that is called with there, in plain JSON values."""
+        """Return ``"module:function"`` and its arguments there, in plain JSON values."""
 
 
 class InContext:
     """An extra of a run that changes the context in which the job's function is called."""
 
     def enter_context(self) -> None:
-        """Change it: at the start of the run's own context, which nothing outlives. Must not raise."""
+        """Change the context; called at the start of the run, and undone with its end. Must not raise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A claim may begin.
+    """A claim may start.
 
     Attributes:
-        extras: what the ``Run`` has of the feature, by a name of its choice.
-        perform: makes of the job's function what is called in its place; ``None``: the function itself is.
+        extras: what the feature adds to the ``Run``, under a name of its choice.
+        perform: returns the function to call in place of the job's; ``None``: the job's own.
     """
 
     extras: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
     perform: Callable[[Registered, Claim], Registered] | None = None
 
     def combine_with(self, other: Begin) -> Begin:
-        """Return what two features want together; of two functions the first one's is called."""
+        """Return the combination of two features; if both replace the function, the first one's is called."""
         return Begin({**self.extras, **other.extras}, self.perform or other.perform)
 
 
 FREELY = Begin()
-"""Of a claim in which no feature has a say."""
+"""For a claim that no feature concerns."""
 
 
 class Admission:
@@ -77,7 +77,7 @@ class Admission:
         return False
 
     def decide_claim(self, claim: Claim) -> Begin | Then | None:  # noqa: ARG002
-        """Decide from what is known here; ``None`` to have the store asked. Safe from any thread."""
+        """Decide from what is known here; ``None`` if the store has to be read. Safe from any thread."""
         return None
 
     def admit_claims(
@@ -85,30 +85,30 @@ class Admission:
     ) -> Mapping[int, Begin | Then]:
         """Decide by reading the store, on the thread of ``waking.py``; by id of the occurrence.
 
-        What is left out goes back, and is claimed anew. The claims take slots until they are decided.
+        A claim that is left out is released, and claimed anew. The claims take slots until they are decided.
 
         Args:
             store: a handle of that thread's own.
             claims: those that it concerns and could not decide.
-            company: what was claimed in the same steps, and is active or was a moment ago.
+            company: all claims of the same steps; they are active or were a moment ago.
 
         Raises:
-            StoreError: they cannot be decided now; all of them go back.
+            StoreError: they cannot be decided now; all of them are released.
         """
         raise NotImplementedError
 
     def forget_answers(self) -> None:
-        """Forget what the store answered before: an operator has just acted."""
+        """Drop cached answers of the store: an operator has just acted."""
 
 
 class Waker:
     """Finds parked occurrences that can go on; an instance for each node. By default it finds none.
 
-    Waking too often costs a look, and two at once do no harm: what an occurrence does then is decided by what is
-    recorded. What is lost because a node died, an operator acted or a run expired is found by a sweep.
+    Waking too often costs a read, and two wakers at once do no harm: an occurrence that is woken decides by the ledger
+    what to do. If a wake-up is lost because a node died, an operator acted or a run expired, a sweep makes up for it.
 
     Attributes:
-        on: what it wakes: what is parked with this word.
+        on: the ``parked_on`` of the occurrences that it wakes.
         pause: least seconds between two calls of ``find_wakeable``.
     """
 
@@ -116,30 +116,30 @@ class Waker:
     pause = 0.005
 
     def learn_view(self, view: View) -> None:
-        """Take in what a look showed; on the thread of the node's rounds."""
+        """Learn from a look at the store; called on the thread of the node's rounds."""
 
     def trigger_of_end(self, claim: Claim, then: Then) -> Hashable | None:  # noqa: ARG002
         """Return what to check once the store has accepted this end; ``None`` for nothing. Safe from any thread."""
         return None
 
     def triggers_of_plans(self, plans: Sequence[Plan]) -> Iterable[Hashable]:  # noqa: ARG002
-        """Return what is to be looked at after these plans were carried out."""
+        """Return what to check once these plans have been carried out."""
         return ()
 
-    def find_wakeable(self, store: Store, told: dict[Hashable, None]) -> Collection[int]:  # noqa: ARG002
-        """Take triggers out of ``told``, the most urgent first; return what to wake.
+    def find_wakeable(self, store: Store, triggers: dict[Hashable, None]) -> Collection[int]:  # noqa: ARG002
+        """Remove triggers from ``triggers`` and process them, the most urgent first; return the occurrences to wake.
 
-        Called again for as long as anything is left, with what came meanwhile. A call should take few milliseconds:
-        claims that are asked about wait for it.
+        Called again while any trigger is left, with those that came meanwhile. A call should take few milliseconds:
+        claims that wait for a decision wait for it.
 
         Raises:
-            StoreError: it is asked again, with all that there was.
+            StoreError: it is called again, with the same triggers.
         """
-        told.clear()
+        triggers.clear()
         return ()
 
     def start_sweep(self, store: Store) -> Callable[[Sequence[Sleeper]], Collection[int]]:  # noqa: ARG002
-        """Begin to look at all that is parked; return what is called with each page, and returns whom to wake."""
+        """Start a sweep of all parked occurrences; return a function from a page of them to the ids to wake."""
         return lambda _: ()
 
 
@@ -149,8 +149,8 @@ class Host(NamedTuple):
     Attributes:
         registry: the functions that can be run here, by name; it may grow.
         clock: for waits.
-        store: gives a handle for what runs and features ask, beside the node's own; any thread.
-        refuse: ends what waits here for a slot, where the first says so, as the second says; any thread.
+        store: returns the handle for reads by runs and features, beside the node's own; any thread.
+        refuse: ends reserved claims that match the first argument, as the second one; any thread.
     """
 
     registry: Mapping[str, Registered]
@@ -160,18 +160,18 @@ class Host(NamedTuple):
 
 
 class Hooks(NamedTuple):
-    """What one feature does at one node."""
+    """The hooks of a feature at a node."""
 
     admission: Admission | None = None
     waker: Waker | None = None
 
 
 HooksFactory = Callable[[Host], Hooks]
-"""Makes the hooks of one feature for one node. Each folder of a feature has one, in its ``room.py``."""
+"""Makes the hooks of a feature for a node. Each folder of a feature has one, in its ``room.py``."""
 
 
 class EndsAs(Snooze):
-    """Raised by a feature's own code in place of a job's: the attempt gets the ending that it carries."""
+    """Raised by a feature's code that runs in place of a job's function: ends the attempt as ``then``."""
 
     def __init__(self, then: Then, message: str) -> None:
         super().__init__(message)

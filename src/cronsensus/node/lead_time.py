@@ -1,8 +1,8 @@
-"""How long before its due time is a run decided, and when exactly does it start? Pure.
+"""How long before its due time a run is decided, and when exactly it starts. Pure.
 
 Between a due time and the start of its run lie a plan and a commit. Neither has to wait for the due time: the node that
-is first in turn order makes both shortly before, and then holds a claim whose moment comes. A claim whose node dies in
-between is taken over like any other.
+is first in turn order does both shortly before, and then holds a claim until it is due. If that node dies in between,
+the claim is taken over like any other.
 """
 
 from __future__ import annotations
@@ -12,45 +12,45 @@ from typing import NamedTuple
 
 FIRST_LEAD = 0.010
 LEADS = (0.005, 0.100)
-"""Least and most seconds before a due time at which a node decides, beside the store. A pause that comes later than
-that is too late for the run."""
+"""Least and most seconds before a due time at which a node decides, if the store is near. A pause of the job that comes
+later than that is too late for the run."""
 TRIPS = 9
-"""How many round trips the lead time may be as long as where those are longer: a look, a step of up to five, and
-``RESERVE``. So a store that is slow once gets no long lead time, and a distant one gets as much as it needs."""
+"""How many round trips the lead time may last if that is longer: a look, a step of up to five, and ``RESERVE``. So a
+store that is slow once gets no long lead time, and a distant store gets as much as it needs."""
 LONGEST = 0.9
 """The longest lead time of all, in seconds; no store decides further ahead than ``MOST_AHEAD``."""
 SLACK = 0.002
-"""Seconds by which a node may come too soon: estimates of the store's clock differ, and another look costs more."""
+"""Seconds by which a node may come too early: estimates of the store's clock differ, and another look costs more."""
 RESERVE = 1.5
-"""How many times what deciding took lately is allowed for it the next time."""
+"""The factor on the time that deciding took lately, as a reserve."""
 FADES = 0.9
-"""What a slow time still counts for when the next comes."""
+"""The factor on an earlier slow time at each new measurement."""
 LOOKS = 4
-"""Of so many looks the shortest tells the distance of the store: a slow one tells of none."""
+"""The shortest of this many looks measures the distance of the store; a slow one does not."""
 
 
 class ClockSample(NamedTuple):
-    """The store's clock, as an answer brought it.
+    """A reading of the store's clock.
 
     Attributes:
-        now: what the store's clock said.
-        received_at: when this node had the answer, by its monotonic clock.
+        now: the store's clock.
+        received_at: when this node received the answer, by its monotonic clock.
     """
 
     now: datetime
     received_at: float
 
     def time_of(self, instant: datetime) -> float:
-        """Return ``instant`` by this node's monotonic clock: never early, late by at most the way of the answer."""
+        """Return ``instant`` by this node's monotonic clock: never early, late by at most the answer's travel time."""
         return self.received_at + (instant - self.now).total_seconds()
 
 
 class LeadTime(NamedTuple):
-    """How long before a due time to begin to decide: as long as it takes, so that a distant store is no later.
+    """How long before a due time a node starts to decide: as long as that takes, so that a distant store is on time.
 
     Attributes:
-        slowest: seconds that a look and a step took lately; a slow time fades.
-        looks: seconds until the last looks brought the clock; each is a round trip.
+        slowest: seconds that a look and a step took lately; an old slow time fades.
+        looks: seconds until the last looks returned the clock; each is a round trip.
     """
 
     slowest: float = FIRST_LEAD / RESERVE
@@ -69,8 +69,8 @@ class LeadTime(NamedTuple):
     @property
     def seconds(self) -> float:
         """Return the lead time."""
-        # With less than a look and a step of one round trip, a node would only ever look when the job is due already,
-        # and so never measure what deciding takes.
+        # With less than a look and a step of one round trip each, a node would only ever look when the job is already
+        # due, and so never measure how long deciding takes.
         return min(max(RESERVE * max(self.slowest, 2 * self.trip_seconds), LEADS[0]), self.longest_seconds)
 
     def after_look(self, seconds: float) -> LeadTime:

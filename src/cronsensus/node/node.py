@@ -40,16 +40,16 @@ _log = Logger("cronsensus.node")
 
 AFTER_A_BUG = 1.0
 LONG = 3600.0
-"""Seconds, where there is nothing to watch."""
+"""Seconds, if there is nothing to watch."""
 FIRST_RENEWAL = 1.0
-"""Most seconds that a node of a server's store waits for the first renewal of its session before it takes anything."""
+"""Most seconds that a node on a database server waits for its session's first renewal before it claims anything."""
 STUCK_LOOK = 10.0
-"""Seconds between two looks whether the rounds go on."""
+"""Seconds between two checks whether the rounds go on."""
 STUCK_LOOKS = 12
-"""How many looks in a row find the same round before the node is given up. Not seconds: a process that was frozen for
-an hour has looked once."""
+"""How many checks in a row find the same round before the node gives up. Not seconds: a process that was frozen for an
+hour has checked once."""
 STOPPING_SECONDS = 2.0
-"""Seconds that runs get to end after they were asked to stop, when the node stops. The log gets as long."""
+"""Seconds that runs have to end after they were asked to stop, when the node stops; the log has as long again."""
 
 
 class Node:
@@ -82,14 +82,15 @@ class Node:
             settings: name, lease, concurrency.
             registry: functions by name; may grow while the node runs.
             new_session: describes a session with a new id.
-            declare: puts the application's jobs; returns whether it must be called again later.
-            ensure_runs: enqueues the runs that must always be there, if they are missing; called every half minute.
+            declare: defines the application's jobs; returns whether it must be called again later.
+            ensure_runs: enqueues the runs that must always exist, if they are missing; called every half minute.
             loop: the application's event loop, if its async jobs are to run there.
-            on_drained: told once, when the node takes nothing new and nothing runs any more, whatever asked for it.
-            on_failed: told once, on a thread of its own, when the node cannot go on; it is to be stopped.
-            evidence: tells whether the process of a session is certainly gone.
-            heartbeat: renews the session, and all else of this process in the store; ``None``: one of its own.
-            bus: is told of the node's events.
+            on_drained: called once, when the node is draining, for any reason, and nothing runs any more.
+            on_failed: called once, on a thread of its own, when the node cannot go on; it is to be stopped.
+            evidence: whether the process of a session is certainly gone.
+            heartbeat: renews the session, and all leases of this process in the store; ``None``: a heartbeat of its
+                own.
+            bus: receives the node's events.
             rooms: make the hooks of the features that take part.
             make_run: makes the ``Run`` of each attempt, with what features add to it.
         """
@@ -104,7 +105,7 @@ class Node:
         self._stopping = Event()
         self._drained = Event()
         self._drain_over = Event()
-        """Set when ``stop`` waits for runs no longer: none is left, or somebody asked for it."""
+        """Set when ``stop`` need not wait for runs any more: none is left, or ``end_drain`` was called."""
         self._timer = self._watchdog()
         self._monitor = LeaseMonitor(clock, self._timer)
         self._executors = self._make_executors(loop)
@@ -139,7 +140,7 @@ class Node:
         )
         self._renewed = Event()
         self._renewal_wanted = False
-        """Whether a notification came of which the renewer has not been told."""
+        """Whether a notification came since the renewer was last asked to renew."""
         self._listener = Listener(store.sibling(), self._on_notification)
         self._rounds_thread: threading.Thread | None = None
         self._listener_thread: threading.Thread | None = None
@@ -148,13 +149,13 @@ class Node:
         self._failing = threading.Lock()
         self._rounds = 0
         self._in_round = 0
-        """The number of the round that is going on; 0: none."""
+        """The number of the present round; 0: none."""
         self._seen_round = self._seen_again = 0
 
-    # --- what a simulation puts other things in the place of ---------------------------------------------------------
+    # --- replaced in a simulation -------------------------------------------------------------------------------------
 
     def _round_event(self) -> Event:
-        """Return what the thread that turns the rounds sleeps on."""
+        """Return the event on which the rounds' thread sleeps."""
         return Event()
 
     def _watchdog(self) -> Timer:
@@ -199,7 +200,7 @@ class Node:
         """Open the session, declare the jobs, and begin.
 
         Raises:
-            StoreError: the store cannot be used now; nothing was started. Whatever is raised, ``stop`` it.
+            StoreError: the store cannot be used now; nothing was started. After any exception, call ``stop``.
         """
         self.open_session()
         self._rounds_thread = _start_thread("rounds", self._run_rounds)
@@ -208,12 +209,12 @@ class Node:
         self._timer.call_after(STUCK_LOOK, self._watch_rounds)
 
     def open_session(self) -> None:
-        """Do what ``start`` does before there are threads: open the session, declare the jobs, keep what runs log."""
+        """Open the session, declare the jobs, and keep the log lines of runs: the part of ``start`` without threads."""
         self.round.open_session()
         _keep_logs(self, self._clock)
 
     def drop_logs(self) -> None:
-        """Keep what runs log no longer."""
+        """Stop keeping the log lines of runs."""
         _leave_logs(self)
 
     def is_running(self, run: BaseRun | None) -> bool:
@@ -231,10 +232,11 @@ class Node:
         self.wake()
 
     def stop(self, drain: timedelta = timedelta(0)) -> bool:
-        """Stop: let runs end for ``drain``, give the rest back for others to take at once, and close the session.
+        """Stop: let runs end for ``drain``, release the rest for others to claim at once, and close the session.
 
-        Returns whether everything ended in time. A threaded run cannot be stopped from outside: it is given back,
-        fenced off, and its thread dies with the process. ``end_drain`` cuts the drain short, from any thread.
+        Returns whether everything ended in time. A threaded run cannot be stopped from outside: its claim is released,
+        its writes are fenced off, and its thread dies with the process. ``end_drain`` cuts the drain short, from any
+        thread.
         """
         self.drain()
         all_ended = self._rounds_thread is None or (
@@ -250,14 +252,14 @@ class Node:
         return all_ended
 
     def end_drain(self) -> None:
-        """Wait no longer for runs to end, in a ``stop`` that is going on or comes."""
+        """Stop waiting for runs to end, in the present or a later ``stop``."""
         self._drain_over.set()
 
     def close(self) -> None:
         """Close the session and free everything."""
         await_renewal = self._stop_renewals()
         try:
-            # A handle that is in use, by a verb that does not come back, is not used by a second thread.
+            # If a verb hangs on this handle, a second thread must not use it.
             in_use = self._rounds_thread is not None and self._rounds_thread.is_alive()
             if self._stuck and in_use:
                 answered = self._report_in_time(self._end_session_of_a_stuck_node)
@@ -295,7 +297,7 @@ class Node:
         return self._leaving_until - self._clock.monotonic()
 
     def _stop_runs(self) -> None:
-        """Ask what runs to stop, and give it a moment: another node may begin the same as soon as it is given back."""
+        """Ask runs to stop, and give them a moment: once released, another node may start them at once."""
         self.round.active_runs.stop_all("the node is shutting down")
         until = self._clock.monotonic() + STOPPING_SECONDS
         while self.round.active_runs.can_be_stopped and (left := until - self._clock.monotonic()) > 0:
@@ -305,11 +307,11 @@ class Node:
     def _run_rounds(self) -> None:
         try:
             self._run_until_stopped()
-        except BaseException as error:  # noqa: BLE001 - told, and the node ends
+        except BaseException as error:  # noqa: BLE001 - logged, and the node ends
             self._give_up(f"its rounds were ended by {type(error).__name__}", stuck=False)
 
     def _run_until_stopped(self) -> None:
-        # What dies before its session says that it shows a sign of life keeps its runs until its lease ends.
+        # A node that dies before its session has recorded a sign of life keeps its runs until its lease ends.
         if self._store.capabilities.hosts == "many":
             self._renewed.wait(FIRST_RENEWAL)
         while not self._stopping.is_set():
@@ -325,7 +327,7 @@ class Node:
                 if self._left:  # ``close`` took the connection away under the driver's hands
                     _log.debug("the last round was cut off by the stop: %r", error)
                     return
-                # The loop outlives any mistake of ours: a node that stops turning is worse than one that complains.
+                # The loop outlives any mistake of ours: a node without rounds is worse than an error in the log.
                 _log.exception("a mistake in cronsensus; please report it. The node goes on")
                 wait = AFTER_A_BUG
             self._in_round = 0
@@ -336,7 +338,7 @@ class Node:
             wait = self.round.run_round()
         finally:
             if self._renewal_wanted:
-                # Only now: the renewal locks the session, and a claim at the notification would wait for its commit.
+                # After the round: the renewal locks the session, and a claim would wait for its commit.
                 self._renewal_wanted = False
                 self._renewer.renew_soon()
         if self.round.draining and not self.round.active_runs and not self._drained.is_set():
@@ -367,8 +369,8 @@ class Node:
     def _give_up(self, why: str, *, stuck: bool) -> None:
         """Stop renewing, log it, and stop the node. Other nodes take over its runs.
 
-        Rounds that ended leave a handle behind on which the end of each run can still be settled in ``stop``; rounds
-        that are stuck hold it.
+        If the rounds have ended, ``stop`` can still report the end of each run on their handle; rounds that are stuck
+        keep it in use.
         """
         with self._failing:
             if self.failed is not None or self._stopping.is_set():
@@ -387,7 +389,7 @@ class Node:
         threading.Thread(target=self._on_failed, name="cronsensus-end", daemon=True).start()
 
     def _stop_renewals(self) -> Callable[[float], None]:
-        """Stop renewing the session; return what waits so many seconds for a renewal that is under way."""
+        """Stop renewing the session; return a function that waits so many seconds for a renewal that is under way."""
         self._renewer.stop()
         if (session := self.session) is not None:
             self._heartbeat.withdraw_presence(session)
@@ -407,7 +409,7 @@ class Node:
     def _on_session(self, lease: SessionLease) -> None:
         self._renewer.keep_session(lease)
         self._listener.register_presence(lease.session)
-        # A second sign of life. A first renewal shows it, and opens the heartbeat's connection before it is needed.
+        # A second sign of life. The first renewal shows it, and opens the heartbeat's connection early.
         self._heartbeat.register_presence(lease.session)
         self._renewer.renew_soon()
 
@@ -419,7 +421,7 @@ class Node:
         self._renewer.request_renewal()
 
     def _on_notification(self) -> None:
-        # Not ``wake``: a claim comes first, and the look keeps out of its way.
+        # Not ``wake``: a notification causes a claim first, and the look only later.
         self._renewal_wanted = self.round.notified = True
         self._wake_event.set()
 
@@ -442,15 +444,15 @@ class Node:
 
     @property
     def expires_in(self) -> float:
-        """Return the seconds for which what this node runs may be trusted; for the monitor of leases."""
+        """Return the seconds for which the lease may be trusted; for the monitor of leases."""
         lease = self.round.lease
-        # Also while nothing is held: a claim makes the lease shorter before what it brings is.
+        # Also without any run: a claim shortens the lease before its runs are listed here.
         return LONG if lease is None else lease.trusted_for
 
     def expire(self) -> float | None:
         """Stop all runs: the lease was not renewed in time, perhaps because all threads hang in the store.
 
-        Looked at again while something is held: the store may answer again, and the same lease protect other runs.
+        Checked again while anything is held: the store may answer again, and the same lease protect other runs.
         """
         lease = self.round.lease
         if lease is None or not self.round.active_runs:
@@ -470,7 +472,7 @@ def _start_thread(name: str, target: Callable[[], None]) -> threading.Thread:
     return thread
 
 
-# --- one handler for all nodes of the process, or each line would be kept once for each of them ----------------------
+# --- a single handler for all nodes of the process, or each line would be kept once for each of them-------------------
 
 _logging = threading.Lock()
 _handlers: list[RunLogHandler] = []

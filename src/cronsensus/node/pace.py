@@ -1,8 +1,8 @@
-"""How many runs does this node end in a second, and how many does it therefore reserve? Pure.
+"""Measure how many runs end on this node per second, to decide how many claims it reserves. Pure.
 
-A slot that is free waits for a step of the store, which takes longer than many a run. So in a long queue a node claims
-more than its slots hold: what begins within ``RESERVED_FOR`` at its own pace. What comes in later with a higher
-priority waits no longer than that for a slot, and a run that another node could begin at once neither.
+A free slot waits for a step of the store, which takes longer than many a run. So in a long queue a node claims more
+than its slots hold: as many as start within ``RESERVED_FOR`` at its own pace. A later occurrence with a higher priority
+waits no longer than that for a slot; neither does a run that another node could start at once.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ from __future__ import annotations
 from typing import NamedTuple
 
 RESERVED_FOR = 0.1
-"""What is reserved begins within so many seconds, at the pace of the last runs."""
+"""A reserved claim starts within so many seconds, at the pace of the last runs."""
 STALLED = 2 * RESERVED_FOR
-"""Seconds after which what is reserved and has not begun goes back to the store."""
+"""Seconds after which a reserved claim that has not started is released."""
 MOST_RESERVED_CLAIMS = 400
 GATHER = 0.05
-"""Most seconds that results wait for each other, as long as enough is reserved for slots that get free."""
+"""Most seconds that results wait for each other, while enough claims are reserved for slots that become free."""
 LEAST_ENDS = 10
-"""So many runs tell the pace of a node, not fewer."""
+"""Least number of ended runs from which the pace is measured."""
 SHORTEST, LONGEST = 0.02, 5.0
-"""Least and most seconds in which they end."""
+"""Least and most seconds of a measurement."""
 _NEVER = -1e9
 
 
 class Queue(NamedTuple):
-    """What is reserved on a node: claims that wait for a free slot.
+    """The reserved claims of a node, which wait for a free slot.
 
     Attributes:
         held: how many.
-        few: so few of them are left that it is time to claim more.
-        waits_for: for how many seconds the first of them has waited; ``None``: there is none.
+        few: so few are left that it is time to claim more.
+        waits_for: how many seconds the first has waited; ``None``: there is none.
         ends: how many attempts have ended on this node so far.
     """
 
@@ -43,8 +43,8 @@ class Pace(NamedTuple):
     """How fast runs end while all slots are taken.
 
     Attributes:
-        rate: runs a second; 0: not known.
-        since, ends: when counting began, and how many had ended by then.
+        rate: runs per second; 0: not known.
+        since, ends: when the measurement began, and how many had ended by then.
         worked_at: when results were last sent.
     """
 
@@ -54,7 +54,7 @@ class Pace(NamedTuple):
     worked_at: float = _NEVER
 
     def measured_after(self, ends: int, now: float, *, full: bool) -> Pace:
-        """Return the pace now that so many have ended; ``full``: all slots were taken meanwhile."""
+        """Return the pace after ``ends`` attempts have ended; ``full``: all slots were taken meanwhile."""
         seconds, ended = now - self.since, ends - self.ends
         if not full or seconds > LONGEST:
             return self._replace(since=now, ends=ends)
@@ -65,5 +65,5 @@ class Pace(NamedTuple):
 
     @property
     def reserve_limit(self) -> int:
-        """Return how many runs are to wait here for free slots, at most."""
+        """Return how many claims may wait here for free slots."""
         return min(MOST_RESERVED_CLAIMS, int(self.rate * RESERVED_FOR))

@@ -1,21 +1,22 @@
-"""Does this node hold what the store believes it to hold?
+"""Compare the runs of this node with those that the store lists for it, and correct differences.
 
 ::
 
     look: another number of runs than here ──▶ ask for a renewal now
                                                      │
-    each renewal: the runs of this session ──▶ heard() ──▶ judge(), in the node's next round
-                                                              │ seen in two renewals, the second asked after the first
-                                                              │ was judged, and after every answer to this node had come
+    each renewal: the runs of this session ──▶ compare_held() ──▶ correct_differences(), in the node's next round
+                                                              │ seen in two renewals, the second requested after the
+                                                              │ first was judged, and after every answer to this node
                                                               ▼
-        the store calls a run running that ended here    its end is sent again
-        … that this node has not heard of               it is adopted, and runs here
-        a run goes on here that the store gives to none, or to another        it is stopped (``run.lease_lost``)
+        the store lists a run that ended here                    its end is sent again
+        the store lists a run that this node does not know       it is adopted, and runs here
+        a run here that the store does not list for this session it is stopped (``run.lease_lost``)
 
 A store that lost its last moment (a failover to a standby that lags, a restart from a snapshot, a restored backup)
-knows other runs than its nodes do. If no node compared, what it forgot to be over would be *running* for as long as the
-node lives, and nothing behind it would ever run. Tokens are compared, not occurrences: an occurrence that was forgotten
-and claimed again is another run. What other sessions of this process hold (``acquire``, ``once``) is not this node's.
+knows other runs than its nodes do. If no node compared, a run whose end was lost would be *running* for as long as the
+node lives, and nothing that waits for it would ever run. Tokens are compared, not occurrences: an occurrence that was
+claimed again after a loss is another run. Claims of other sessions of this process (``acquire``, ``once``) are not this
+node's.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ from cronsensus.timing.clock import Clock
 _log = Logger("cronsensus.node")
 
 MOST_SESSIONS_SHOWN = 64
-"""Sessions that a look shows at most; of more, one may be missing and alive."""
+"""Most sessions that a look returns; if there are more, a live session may be missing."""
 SETTLE_TIME = 5.0
 """Ignore a run for this many seconds after correcting it."""
 ASKED_FOR_EVERY = 0.5
-"""Least seconds between two renewals that looks ask for."""
+"""Least seconds between two renewals that looks request."""
 FORGOTTEN = "the store lost the moment in which this run was claimed, and may give it to another node"
 
 
 class _News(NamedTuple):
-    """What a renewal listed."""
+    """The runs that a renewal listed."""
 
     session: str
     held: frozenset[Key]
@@ -51,7 +52,7 @@ class _News(NamedTuple):
 
 
 class Reconciling:
-    """Compares, and sets right. ``compare_held`` may be called from any thread, the rest on the node's rounds."""
+    """Compares, and corrects. ``compare_held`` may be called from any thread, the rest on the node's rounds."""
 
     def __init__(
         self,
@@ -62,14 +63,14 @@ class Reconciling:
         wake: Callable[[], None],
         ask: Callable[[], None],
     ) -> None:
-        """Compare what ``active_runs`` holds.
+        """Compare the claims of ``active_runs``.
 
         Args:
-            clock: for the order of questions and answers.
-            active_runs: what the node holds.
-            claiming: starts what is adopted.
-            wake: has the node turn a round.
-            ask: has the session renewed as soon as possible.
+            clock: for the order of requests and answers.
+            active_runs: the node's claims.
+            claiming: starts adopted claims.
+            wake: starts a round of the node.
+            ask: requests a renewal of the session as soon as possible.
         """
         self._clock = clock
         self._active_runs = active_runs
@@ -82,10 +83,10 @@ class Reconciling:
         self._judged_at = -1e9
         self._asked_for_at = -1e9
         self.on_forgotten: Callable[..., None] = lambda *_, **__: None
-        """Told by which sign the store was found to have lost a moment."""
+        """Called with the sign by which the store was found to have lost a moment."""
 
     def reset_doubt(self) -> None:
-        """Forget what is in doubt: it was the session's before."""
+        """Reset the doubt: it concerned the previous session."""
         self._news, self._suspects = None, frozenset()
 
     def compare_held(self, lease: SessionLease, held: tuple[Key, ...] | None, asked: Asked) -> None:
@@ -98,7 +99,7 @@ class Reconciling:
             self._wake()
 
     def compare_view(self, lease: SessionLease, view: View) -> None:
-        """Have the session renewed if a look shows another number of runs, or does not show the session at all."""
+        """Request a renewal if a look returned another number of runs, or not the session at all."""
         if self._suspects or self._active_runs.in_doubt or self._active_runs.has_unsent_ends:
             return
         shown = next((one.holds for one in view.holders if one.id == lease.session), 0)
@@ -111,7 +112,7 @@ class Reconciling:
         self._ask()
 
     def correct_differences(self, lease: SessionLease) -> None:
-        """Correct what two renewals in a row have shown; called while no question of this node is open."""
+        """Correct differences that two renewals in a row have shown; called while no call of this node is under way."""
         news, self._news = self._news, None
         if news is None or news.session != lease.session or lease.is_lost:
             return
@@ -133,14 +134,14 @@ class Reconciling:
     # --- what differs ------------------------------------------------------------------------------------------------
 
     def _find_unknown(self, news: _News) -> set[Key]:
-        """Return the runs that the store lists and that are not to be found here."""
+        """Return the runs that the store lists and that are unknown here."""
         accepted = self._active_runs.accepted_ends
         unknown = news.held - self._active_runs.list_open_claims() - self._set_right.keys()
-        # What was settled while the renewal was on its way may still be in its list.
+        # A run whose end was recorded while the renewal was on its way may still be in its list.
         return {key for key in unknown if (at := accepted.accepted_at(key)) is None or at < news.asked_at}
 
     def _find_missing(self, news: _News) -> set[Key]:
-        """Return the runs that were known here before the store was asked, and that it does not list."""
+        """Return the runs that were known here before the request, and that the store does not list."""
         working = self._active_runs.list_held_claims(news.session)
         return {key for key, since in working.items() if since < news.asked_at and key not in news.held}
 

@@ -1,7 +1,7 @@
-"""What has the store yet to take of the claims of this node? It is sent until the store answers.
+"""What a node has yet to report about its claims: ends and releases, sent until the store answers.
 
-An end can be sent again, so an answer that was lost is asked for again. What the store has accepted is remembered for a
-while, see ``accepted_ends.py``.
+An end can be sent again, so after a lost answer it is. What the store has accepted is remembered for a while, see
+``accepted_ends.py``.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from cronsensus.timing.clock import Clock
 
 
 class Report:
-    """Ends of runs and claims that go back, by key.
+    """Ends of runs and released claims, by key.
 
-    Any thread may give a claim back and read; the rest belongs to the thread of the node's rounds.
+    Any thread may release a claim and read; the rest belongs to the thread of the node's rounds.
 
     Attributes:
-        owed: what the store has yet to take.
+        owed: what the store has yet to accept.
         accepted: which ends the store has accepted, for a while.
     """
 
@@ -44,33 +44,33 @@ class Report:
     @property
     def unsent_ends(self) -> list[End]:
         """Return the ends that the store has not recorded yet."""
-        return [one.end for one in list(self.owed.values()) if isinstance(one, Over)]
+        return [owed.end for owed in list(self.owed.values()) if isinstance(owed, Over)]
 
     @property
     def given_back(self) -> list[GiveBack]:
-        """Return the claims that go back, and that the store has yet to take."""
-        return [one.give_back for one in list(self.owed.values()) if isinstance(one, Back)]
+        """Return the released claims that the store has yet to accept."""
+        return [owed.give_back for owed in list(self.owed.values()) if isinstance(owed, Back)]
 
     def record_end(self, claim: Claim, end: End, raised: ExcInfo = None, *, may_have_committed: bool = False) -> None:
         """Record the end of an attempt.
 
         Args:
-            claim: what was attempted.
-            end: what becomes of it.
-            raised: what it raised, for the log.
+            claim: of the attempt.
+            end: the occurrence's next state.
+            raised: the exception, for the log.
             may_have_committed: whether a transaction of the run's own may have written its end already.
         """
-        told = self._waking.triggers_of_end(claim, end.then)
-        self.owed[claim.id, claim.token] = Over(end, told, claim if may_have_committed else None)
+        triggers = self._waking.triggers_of_end(claim, end.then)
+        self.owed[claim.id, claim.token] = Over(end, triggers, claim if may_have_committed else None)
         self._run_log.remember_end(claim, end, raised)
         self._run_events.remember_claim(claim)
 
     def record_release(self, claim: Claim, cut: Cut | None, *, may_have_committed: bool = False) -> None:
-        """Release a claim; ``cut``: how it was cut off, if it had begun."""
+        """Release a claim; ``cut``: how it was cut off, if it had started."""
         self.owed[claim.id, claim.token] = Back(GiveBack(claim=claim, cut=cut), may_have_committed)
 
     def send_again(self, key: Key) -> bool:
-        """Send the end of a run once more that the store accepted and has forgotten; ``False``: it is known no more."""
+        """Send an end again that the store accepted and has lost; ``False``: this node does not know it any more."""
         match self.accepted.pop_end(key):
             case End() as end:
                 self.owed[key] = Over(end)
@@ -82,12 +82,12 @@ class Report:
 
     @contextmanager
     def open_step(self, notes: tuple[Note, ...]) -> Iterator[Step]:
-        """Give all of it as a step, with notes of what runs on; it stays here until ``drop_accepted``."""
+        """Give the report as a step, with notes of active runs; it stays here until ``drop_accepted``."""
         step = Step(notes=notes, ends=tuple(self.unsent_ends), give_back=tuple(self.given_back))
         try:
             yield step
         except StoreError:
-            # It may be done all the same; asked again, the store says that they are not ours any more.
+            # It may be carried out all the same; the store then refuses the second request.
             for back in step.give_back:
                 if isinstance(owed := self.owed.get((back.claim.id, back.claim.token)), Back):
                     owed.may_be_back = True
@@ -107,12 +107,12 @@ class Report:
         over = self.owed.pop(key)
         assert isinstance(over, Over)  # noqa: S101 - it was sent as one
         end = over.end
-        # One that failed goes on by itself.
-        if over.told and (answer.state is not State.PENDING or is_snoozed(end.then)):
-            self._waking.queue_triggers(over.told)
+        # A failed run that is retried frees nothing.
+        if over.triggers and (answer.state is not State.PENDING or is_snoozed(end.then)):
+            self._waking.queue_triggers(over.triggers)
         if answer.accepted:
             if over.committing is not None and answer.state is State.SUCCEEDED:
-                # Its effects are in the same database, and are forgotten with its end: then it has to run again.
+                # Its effects are in the same database: if that loses its end, it loses them too, and the run is needed.
                 self.accepted.remember_end(key, GiveBack(claim=over.committing, cut="stopped"))
             else:
                 self.accepted.remember_end(key, end)
@@ -124,7 +124,7 @@ class Report:
         owed = self.owed.pop(key)
         assert isinstance(owed, Back)  # noqa: S101 - it was sent as one
         if owed.may_have_committed and not accepted:
-            # It may have committed, and the answer was lost: to be told how a run ended, one has to send an end.
+            # It may have committed, and the answer was lost: only the answer to an end shows how a run ended.
             self.record_end(back.claim, uncommitted_end(back.claim), may_have_committed=True)
             return
         is_back = accepted or owed.may_be_back

@@ -2,13 +2,13 @@
 
 ::
 
-    add() ──▶ waiting ──begin()──▶ active, and unrecorded for half a second ──▶ ended, or a note says that it has begun
+    add_calls() ──▶ waiting ──start_first()──▶ active, and unrecorded for half a second ──▶ ended, or a note records it
                  │
-                 └──take_all(), remove()──▶ given back, or not this node's any more
+                 └──withdraw_…()──▶ released, or not this node's any more
 
-Executors' threads begin what waits, the rounds add and give back, the heartbeat looks. What waits is always either here
-or among what runs: in a third place it would be an unknown claim. Calls are made when they are added,
-because the lock is held in between, and all threads of a node come here at the end of each run.
+Executors' threads start waiting claims, the rounds add and release them, the heartbeat reads. A waiting claim is always
+either here or among the active runs: in a third place it would look like an unknown claim. Calls are made when they are
+added, because the lock is held when they start, and all threads of a node need it at the end of each run.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ class Reserved:
     """The claims of a node that wait for a free slot, in order.
 
     Attributes:
-        lock: held while a claim goes from here to the active runs; for those that look at both.
-        unrecorded_starts: when runs began that the store does not know to have begun.
+        lock: held while a claim moves from here to the active runs; for readers of both.
+        unrecorded_starts: the start times of runs that the store does not know to have started.
     """
 
     def __init__(self, clock: Clock, held: MutableMapping[Key, Ahead | Running]) -> None:
-        """Put what begins into ``held``."""
+        """Start empty; claims that start move into ``held``."""
         self._clock = clock
         self._held = held
         self._waiting: deque[_Waiting] = deque()
         self._half = 0
         self._closed = False
         self._beginning: set[int] = set()
-        """Threads that begin something: what they cannot begin ends there and then."""
+        """Threads that are starting a call: if that fails, the call ends on the same thread."""
         self.lock = threading.Lock()
         self.unrecorded_starts: dict[Key, float] = {}
 
@@ -87,11 +87,13 @@ class Reserved:
         )
 
     def list_keys(self, session: str | None = None) -> dict[Key, float]:
-        """Return the waiting claims of a session, or of all, and since when; called with the lock."""
-        return {one.key: one.since for one in self._waiting if session in {None, one.call.claim.session}}
+        """Return the waiting claims of a session, or of all, and since when they wait; called with the lock."""
+        return {
+            waiting.key: waiting.since for waiting in self._waiting if session in {None, waiting.call.claim.session}
+        }
 
     def add_calls(self, calls: Sequence[Call], lease: SessionLease) -> None:
-        """Add calls behind those that wait."""
+        """Add calls after the waiting ones."""
         now = self._clock.monotonic()
         with self.lock:
             self._waiting.extend(_Waiting((call.claim.id, call.claim.token), now, call, lease) for call in calls)
@@ -118,28 +120,28 @@ class Reserved:
     def withdraw_claim(self, key: Key) -> Claim | None:
         """Withdraw a waiting claim, and return it."""
         with self.lock:
-            for one in self._waiting:
-                if one.key == key:
-                    self._waiting.remove(one)
-                    return one.call.claim
+            for waiting in self._waiting:
+                if waiting.key == key:
+                    self._waiting.remove(waiting)
+                    return waiting.call.claim
         return None
 
     def withdraw_matching(self, applies: Callable[[Claim], bool]) -> list[Claim]:
         """Withdraw the waiting claims that match, and return them."""
         with self.lock:
-            found = [one for one in self._waiting if applies(one.call.claim)]
-            for one in found:
-                self._waiting.remove(one)
-        return [one.call.claim for one in found]
+            found = [waiting for waiting in self._waiting if applies(waiting.call.claim)]
+            for waiting in found:
+                self._waiting.remove(waiting)
+        return [waiting.call.claim for waiting in found]
 
     def stop_starting(self) -> None:
-        """Start nothing any more."""
+        """Start no more calls."""
         with self.lock:
             self._closed = True
 
     def withdraw_all(self) -> list[Claim]:
         """Withdraw all waiting claims, and return them."""
         with self.lock:
-            claims = [one.call.claim for one in self._waiting]
+            claims = [waiting.call.claim for waiting in self._waiting]
             self._waiting.clear()
         return claims

@@ -7,14 +7,14 @@
              open one   step()   look()       pure,          step()      executors  reclaim(),
              if lost    of the store        decide.py     of the store              prune()
 
-Results never share a step with plans, and after an error they go alone: nothing that fails each time keeps a result
-from the store. What a node does next is decided in ``decide``, from what rounds remember, what the store showed, and
-what the node knows of itself. This module asks the store, carries out what was decided, and knows errors. It has no
+Results never share a step with plans, and after an error they go alone: a plan that fails each time keeps no result
+from the store. ``decide`` decides what a node does next, from what rounds remember, what the store returned, and what
+the node knows about itself. This module calls the store, carries out the decisions, and handles errors. It has no
 thread and no clock of its own: a thread calls ``run_round`` in production, a test or a simulation calls it by hand.
 
-Failure handling: an error of the store ends the round, not the node. Nothing is started unless the lease is trusted. A
-session that is lost stops all it was running (``run.lease_lost``); its results are still sent, and the store refuses
-them by their tokens. Then the node goes on as a new session.
+Failure handling: an error of the store ends the round, not the node. Nothing is started unless the lease is trusted. If
+a session is lost, all of its runs are stopped (``run.lease_lost``); their results are still sent, and the store refuses
+them by their tokens. Then the node goes on with a new session.
 """
 
 from __future__ import annotations
@@ -62,24 +62,24 @@ _log = Logger("cronsensus.node")
 
 PATIENCE = (0.1, 5.0)
 """First and longest wait after a store error, seconds."""
-TELL_AGAIN = (10.0, 60.0)
-"""Seconds after which a node tells again that it cannot use the store: for another reason, and for the same."""
+LOG_AGAIN = (10.0, 60.0)
+"""Seconds after which a node logs again that it cannot use the store: for another reason, and for the same."""
 GRACE = 10.0
-"""Seconds that a round may be late, however short the sleep before it was: a slow store is no dead node."""
+"""Seconds that a round may be late, even after a short sleep: a slow store is no dead node."""
 HALTED = 60.0
-"""Seconds between the rounds of a node that does nothing more."""
+"""Seconds between the rounds of a node that has stopped for good."""
 PRUNED_AT_ONCE = 1000
 SOON = 5.0
-"""A round takes no longer, in seconds: what begins later is begun by the next."""
+"""Longest time of a round, in seconds: claims that start later are left to the next round."""
 NOT_OF_PLANS = (SchemaMismatch, StoreEmptied, StoreReadOnly)
-"""What is wrong with a store, whatever plan it is given."""
+"""Errors of a store that no plan causes."""
 
 
 class Cancellable(Protocol):
-    """Something that is to be done later."""
+    """A scheduled action that can be withdrawn."""
 
     def cancel(self) -> None:
-        """Do it not."""
+        """Withdraw the action."""
 
 
 class Round:
@@ -87,12 +87,12 @@ class Round:
 
     Attributes:
         active_runs: what the node runs; for executors and the heartbeat too.
-        waking: asks who may begin and who may go on, for the features of the node.
-        reconciling: told by each renewal what the store believes this node to run.
+        waking: for the features of the node: decides which claims may start and which parked runs may go on.
+        reconciling: receives from each renewal which runs the store lists for this node.
         draining: whether it takes nothing new.
         notified: whether a notification came since the last round began; set by the listener.
-        asked: whether something else came since the last look that it may show; set by whatever wakes the node but the
-            listener and its runs.
+        asked: whether something else happened since the last look that a look may show; set by whatever wakes the node,
+            except the listener and its runs.
     """
 
     def __init__(
@@ -121,19 +121,19 @@ class Round:
         Args:
             store: a handle of its own.
             clock: its monotonic side measures waits and trust; its wall clock decides nothing.
-            settings: what the node was told.
+            settings: of this node.
             registry: functions by name; may grow while the node runs.
             executors: by the names of ``Registered.executor``.
             new_session: describes a session with a new id.
-            declare: puts the application's jobs; called for each new session and again while it returns ``True``.
-            ensure_runs: enqueues the runs that must always be there, if they are missing; called every half minute.
-            on_session: told of each new session (the heartbeat renews it from then on).
-            on_work: told when the lease begins to protect something, or must be asked about (the heartbeat hurries).
-            wake: has the next round begin now; called from executors' threads.
+            declare: defines the application's jobs; called for each new session and again while it returns ``True``.
+            ensure_runs: enqueues the runs that must always exist, if they are missing; called every half minute.
+            on_session: called with each new session (the heartbeat renews it from then on).
+            on_work: called when the lease begins to protect something, or must be checked (the heartbeat hurries).
+            wake: starts the next round now; called from executors' threads.
             request_renewal: requests a renewal of the session as soon as possible.
-            after: calls something in so many seconds, on a thread that waits for nothing; ``None``: there is none.
-            evidence: tells whether the process of a session is certainly gone.
-            bus: is told of the node's events.
+            after: calls a function in so many seconds, on a thread that waits for nothing; ``None``: there is none.
+            evidence: whether the process of a session is certainly gone.
+            bus: receives the node's events.
             rooms: make the hooks of the features that take part.
             make_run: makes the ``Run`` of each attempt, with what features add to it.
         """
@@ -149,7 +149,7 @@ class Round:
         self._asleep_until, self._planned = NEVER, 0.0
         self._run_log = RunLog(self.stats)
         self._run_events = RunEvents(bus or Bus(clock), settings.name)
-        self._told_lost: str | None = None
+        self._published_lost: str | None = None
         self._session = OwnSession(
             store,
             clock,
@@ -165,7 +165,7 @@ class Round:
             wake()
 
         def wake_to_claim() -> None:
-            self.notified = True  # it knows that there is work: a look before would only say so again
+            self.notified = True  # it knows that there is work, so it claims without a look
             wake()
 
         self.waking = Waking(store, clock, registry, wake_to_claim, rooms)
@@ -193,7 +193,7 @@ class Round:
         self._memory = Memory(active_at=now, reclaimed_at=now, pruned_at=now, pace=pace)
         self._not_planned: set[tuple[int, int]] = set()
         self._troubles = 0
-        self._told_trouble = "", NEVER
+        self._logged_trouble = "", NEVER
 
     @property
     def lease(self) -> SessionLease | None:
@@ -208,19 +208,19 @@ class Round:
 
     @property
     def turns(self) -> bool:
-        """Whether rounds go on, whatever comes of them: the last is no older than twice the sleep that it planned."""
+        """Whether rounds go on, with or without success: the last is no older than twice the sleep that it planned."""
         return self._clock.monotonic() - self._asleep_until <= max(self._planned, GRACE)
 
     @property
     def status(self) -> str:
-        """What the node does now, in a few words."""
+        """What the node is doing, in a few words."""
         if self.draining:
             return "draining: nothing new is taken, what runs may end"
         return "the store cannot be used; trying again" if self._troubles else "taking part"
 
     @property
     def is_stuck(self) -> bool:
-        """Whether every slot has been held for a minute by a run that is over its time."""
+        """Whether every slot has been held for a minute by a run that has exceeded its time."""
         return is_stuck(self._settings.concurrency, self.active_runs.list_overruns())
 
     def drain_node(self) -> None:
@@ -248,18 +248,18 @@ class Round:
     # --- one round -------------------------------------------------------------------------------------------------
 
     def run_round(self) -> float:
-        """Do one round; return the seconds until the next, if nothing wakes the node before."""
+        """Do a round; return the seconds until the next, if nothing wakes the node before."""
         self.stats.steps += 1
         if self._asleep_until != NEVER:
-            # A round that hangs is late from now on, however long the sleep was to be that it has ended.
+            # If this round hangs, it is late from now on; the sleep planned before it does not count.
             self._asleep_until, self._planned = self._clock.monotonic(), 0.0
-        # Before anything that waits for the store: this is the moment that they were claimed ahead for.
+        # Before anything that waits for the store: claims made ahead of their time are due in this moment.
         self.active_runs.start_due()
         try:
-            with self._starting_meanwhile():
+            with self._start_due_by_timer():
                 wait = self._try_round()
         except StoreEmptied:
-            wait = self._stop_for_good()  # later helps no more than now
+            wait = self._stop_for_good()  # trying again later would not help
         except StoreError as error:
             wait = self._note_trouble(error)
         else:
@@ -267,8 +267,8 @@ class Round:
                 _log.info("the store answers again after %d failed rounds", self._troubles)
                 self._troubles = 0
         waits = [wait]
-        if (begins_in := self.active_runs.starts_in) is not None:
-            waits.append(begins_in)
+        if (starts_in := self.active_runs.starts_in) is not None:
+            waits.append(starts_in)
         if (reserved_for := self.active_runs.reserved.waits_for) is not None:
             waits.append(max(0.0, STALLED - reserved_for))
         self._planned = min(waits)
@@ -276,8 +276,8 @@ class Round:
         return self._planned
 
     @contextlib.contextmanager
-    def _starting_meanwhile(self) -> Iterator[None]:
-        """Have what waits for its time begun by the timer, while this thread may wait for the store."""
+    def _start_due_by_timer(self) -> Iterator[None]:
+        """Start due claims by the timer in the meantime, because this thread may wait for the store."""
         after, soon = self._after, self.active_runs.starts_in
         if after is None or soon is None or soon > SOON:
             yield
@@ -285,18 +285,18 @@ class Round:
 
         deadlines: list[Cancellable] = []
 
-        def begin_and_rearm() -> None:
+        def start_and_rearm() -> None:
             self.active_runs.start_meanwhile()
             following = self.active_runs.starts_in
             if following is not None and 0 < following <= SOON:
-                deadlines.append(after(following, begin_and_rearm))
+                deadlines.append(after(following, start_and_rearm))
 
-        deadlines.append(after(soon, begin_and_rearm))
+        deadlines.append(after(soon, start_and_rearm))
         try:
             yield
         finally:
-            for one in deadlines:
-                one.cancel()
+            for deadline in deadlines:
+                deadline.cancel()
 
     def _try_round(self) -> float:
         if self.store_watch.is_halted:
@@ -308,10 +308,10 @@ class Round:
         if isinstance(look, Sleep):
             return look.seconds
         view, sample = self._read_view(lease, look)
-        begun_at = self._clock.monotonic()
-        firing = decide.plan_firing(self._memory, view, self._collect_facts(lease), begun_at)
+        started_at = self._clock.monotonic()
+        firing = decide.plan_firing(self._memory, view, self._collect_facts(lease), started_at)
         fired = self._carry_out(lease, firing, view, sample)
-        took = self._clock.monotonic() - begun_at
+        took = self._clock.monotonic() - started_at
         again = self._keep_up(lease, view)
         facts, now = self._collect_facts(lease), self._clock.monotonic()
         self._memory = decide.set_alarm(
@@ -319,11 +319,11 @@ class Round:
         )
         if not facts.trusted:
             self._on_work()
-        rest, self._memory = decide.next_step(self._memory, facts, now, worked=True)
-        return rest.seconds if isinstance(rest, Sleep) else 0.0
+        action, self._memory = decide.next_step(self._memory, facts, now, worked=True)
+        return action.seconds if isinstance(action, Sleep) else 0.0
 
     def _seconds_to_look(self, lease: SessionLease) -> Look | Sleep:
-        """Do what needs no look."""
+        """Do the work that needs no look; return when to look, or how long to sleep."""
         worked = False
         notified, self.notified = self.notified, False
         self.active_runs.collect_endings()
@@ -350,7 +350,7 @@ class Round:
             self._memory = replace(self._memory, careful=careful)
             raise
         if self.draining and done.settled:
-            # What waits for the end of these is for others to claim now.
+            # The ends may have freed work that waited for them; other nodes are to claim it now.
             self._store.notify()
         again = any(done.returned) or any(answer.state is State.PENDING for answer in done.settled)
         facts, now = self._collect_facts(lease), self._clock.monotonic()
@@ -366,11 +366,11 @@ class Round:
         if by := decide.clock_set(before, self._memory):
             way = "ahead" if by.total_seconds() > 0 else "back"
             # Ahead is downtime, back is a delay; neither repeats anything.
-            if way == "back":  # what watches for others may wait for a time that was
+            if way == "back":  # the runs that watch for alerts may wait for a time before the change
                 self._session.request_declaring()
-            then = "" if way == "ahead" else "; see what stands still until it has caught up: cronsensus doctor"
+            advice = "" if way == "ahead" else "; see what stands still until it has caught up: cronsensus doctor"
             _log.warning(
-                "the store's clock was set %s by %s: due times follow it, nothing is repeated%s", way, abs(by), then
+                "the store's clock was set %s by %s: due times follow it, nothing is repeated%s", way, abs(by), advice
             )
         self.waking.learn_view(view)
         self.store_watch.compare_watermarks(view.jobs, view.now)
@@ -379,7 +379,7 @@ class Round:
         return view, ClockSample(view.now, received_at - view.age)
 
     def _carry_out(self, lease: SessionLease, firing: Firing, view: View, sample: ClockSample) -> Fired:
-        """Send plans and claim, in a single step where both are wanted; start the claims that it won."""
+        """Send plans and claim, in a single step if there are both; start the claims that it won."""
         self._log_not_planned(firing)
         if not (firing.plans or firing.want or firing.internal):
             return Fired()
@@ -390,7 +390,7 @@ class Round:
             raise
         if lease.is_lost:
             return Fired()
-        won = tuple(each for each, ok in zip(firing.plans, done.carried_out, strict=True) if ok)
+        won = tuple(plan for plan, ok in zip(firing.plans, done.carried_out, strict=True) if ok)
         fired = Fired(won, len(firing.plans) - len(won), len(done.claims))
         if firing.plans:
             self.store_watch.note_plans(fired.won, view.now)
@@ -402,7 +402,7 @@ class Round:
         return fired
 
     def _note_failure(self, plans: Sequence[Plan], error: StoreError) -> None:
-        """Find the plan that the store cannot take, over some rounds."""
+        """Find the plan that makes the store fail, over some rounds."""
         before, passing = self._memory.careful, error.retryable or isinstance(error, NOT_OF_PLANS)
         careful = before.after_failure(plans, self._clock.monotonic(), passing=passing)
         self._memory = replace(self._memory, careful=careful)
@@ -413,13 +413,13 @@ class Round:
         for job, error in firing.not_planned:
             if (job.id, job.revision) not in self._not_planned:
                 self._not_planned.add((job.id, job.revision))
-                _log.error("cannot plan job %r; its definition needs a look", job.spec.name, exc_info=error)
+                _log.error("cannot plan job %r; check its definition", job.spec.name, exc_info=error)
 
     def _keep_up(self, lease: SessionLease, view: View) -> bool:
-        """Take over, declare again, prune; return whether there may be more to do now."""
+        """Take over dead sessions, declare again, prune; return whether there may be more to do now."""
         now = self._clock.monotonic()
         judged = view.holders if self._settings.fast_evidence else ()
-        gone = frozenset(one.id for one in judged if one.id != lease.session and self._evidence(one))
+        gone = frozenset(view.id for view in judged if view.id != lease.session and self._evidence(view))
         upkeep, self._memory = decide.plan_upkeep(self._memory, view, self._collect_facts(lease, gone), now)
         again = False
         if upkeep.reclaim is not None:
@@ -427,7 +427,7 @@ class Round:
             nodes = {holder.id: holder.node for holder in view.holders if holder.id != lease.session}
             self._run_log.log_takeovers(taken, self._settings.name, nodes)
             self._run_events.publish_takeovers(taken, nodes)
-            # Also where they failed for good: what waited behind them may go on. It is claimed without another look.
+            # Even if they failed for good, dependents may go on now. They are claimed without another look.
             again = bool(taken)
             self.notified |= again
         self._session.declare_again()
@@ -470,7 +470,7 @@ class Round:
 
     @property
     def _hears_notifications(self) -> bool:
-        """Whether the store notifies this node, which a store may find out only when it has a connection."""
+        """Whether the store notifies this node; a store may know this only once it is connected."""
         capabilities = self._store.capabilities
         return capabilities.notify or capabilities.clock == "process"
 
@@ -490,7 +490,7 @@ class Round:
         lease = self._session.open_session()
         self._claiming.reset_doubt()
         self.reconciling.reset_doubt()
-        # What another session knew of jobs is forgotten: the store may be a new one.
+        # The old session's memory of jobs is dropped: the store may be a new one.
         self._memory = replace(self._memory, look_at=NEVER, late=False, careful=Careful(), herd=Herd())
         self.stats.sessions += 1
         self._on_session(lease)
@@ -498,14 +498,14 @@ class Round:
         return lease
 
     def _lose_session(self, lease: SessionLease) -> None:
-        """Stop all runs of a lost session, and log it once, however often rounds come by here."""
-        if self._told_lost != lease.session:
-            self._told_lost = lease.session
+        """Stop all runs of a lost session, and publish it once, in however many rounds."""
+        if self._published_lost != lease.session:
+            self._published_lost = lease.session
             self._run_events.publish_loss(lease.session, [number for number, _ in self.active_runs.list_open_claims()])
         self.active_runs.lose_session(lease)
 
     def _know_store(self, lease: SessionLease) -> None:
-        """Have the watch learn in which store the session is; repeated until it is known."""
+        """Record in the store watch which store the session is in; repeated until it is known."""
         if self.store_watch.session == lease.session or self._session.opened_at is None:
             return
         self.store_watch.note_opened(self._store, lease.session, self._session.opened_at)
@@ -519,12 +519,12 @@ class Round:
             raise StoreEmptied("the store was emptied, and on_store_loss='stop': nothing runs; restart this node")
 
     def _stop_for_good(self) -> float:
-        """Do nothing more: the store that this node knew is gone."""
+        """Stop everything: the store that this node knew is gone."""
         if self.lease is not None:
             self.lease.mark_lost()
             self._lose_session(self.lease)
         with contextlib.suppress(StoreError):
-            # The store refuses them; a stop that waits for what runs here to end need not wait any longer.
+            # The store refuses the results; but a stop that waits for the runs here need not wait any longer.
             if self.lease is not None:
                 self.active_runs.send_report(self.lease.session)
             self.store_watch.record_losses(self._store)
@@ -536,16 +536,16 @@ class Round:
         self.store_watch.note_trouble(error)
         now, why = self._clock.monotonic(), str(error)
         if self._troubles == 0:
-            self._told_trouble = "", NEVER
+            self._logged_trouble = "", NEVER
         if self._troubles == 0 and error.retryable:
-            # A connection that was cut costs one round, and is nothing for whoever is on call.
+            # A connection that was cut costs a round, and should not page anybody.
             _log.warning("the store did not answer, and is asked again: %s", why)
-        elif now - self._told_trouble[1] >= TELL_AGAIN[why == self._told_trouble[0]]:
-            if self._told_trouble[1] == NEVER:
+        elif now - self._logged_trouble[1] >= LOG_AGAIN[why == self._logged_trouble[0]]:
+            if self._logged_trouble[1] == NEVER:
                 _log.error("the store cannot be used, so nothing is started until it can: %s", why)
-            else:  # what keeps a node from going on need not be what stopped it
+            else:  # the present error need not be the first
                 _log.error("the store still cannot be used, after %d failed rounds: %s", self._troubles, why)
-            self._told_trouble = why, now
+            self._logged_trouble = why, now
         self._troubles += 1
         lease = self.lease
         if lease is not None and not lease.is_trusted:

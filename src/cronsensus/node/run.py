@@ -1,4 +1,4 @@
-"""What a job function may know and say about the attempt that it is, whatever features there are."""
+"""The attempt, as its job function sees it: identity, progress, cancellation, transaction."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _OF_THE_NODE = frozenset({
     "at_end", "claim", "effective_ending", "extras", "is_over", "line", "may_begin", "may_have_committed", "raised",
     "for_test", "release_leftovers", "request_stop", "type_result", "was_cut_off",
 })  # fmt: skip
-"""What completion leaves out: the node and its executors call it."""
+"""Attributes for the node and its executors, left out of tab completion."""
 
 
 class BaseRun:
-    """One attempt to execute one occurrence, as far as the node knows of it; see ``cronsensus.run``."""
+    """An attempt to execute an occurrence, without the parts that features add; see ``cronsensus.run``."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class BaseRun:
         self._run_transaction = run_transaction
         self._trusted = trusted
         self.extras = extras
-        """What features have left for it."""
+        """Objects that features have added to the run, by name."""
         self._parent = claim.parent
         self.claim = claim
         self._at_end: list[Callable[[], None]] = []
@@ -82,29 +82,29 @@ class BaseRun:
 
     @property
     def local_time(self) -> datetime | None:
-        """The nominal time as clocks in the job's ``zone`` show it, aware; ``None`` for enqueued work.
+        """The nominal time in the job's ``zone``, as an aware datetime; ``None`` for enqueued work.
 
-        ``run.local_time.date()`` is the day that is meant: a job of 03:00 in Shanghai has a nominal time of the day
-        before in UTC.
+        ``run.local_time.date()`` is the calendar day in that zone: a job of 03:00 in Shanghai has a nominal time on the
+        day before in UTC.
         """
         return None if self.scheduled_for is None else self.scheduled_for.astimezone(load_zone(self.zone))
 
     @property
     def idempotency_key(self) -> str:
-        """What names this work to others: a payment provider, a primary key. At most 255 characters of ASCII.
+        """A text that identifies this work to others: a payment provider, a primary key. At most 255 ASCII characters.
 
-        Made of namespace, job, and nominal time or key: the same for each attempt, after a takeover, and for a backfill
-        or an operator's retry of the same nominal time; another for any other work in the same store. (Applications
-        with one namespace name on different stores have to tell themselves apart.) An operator's retry of enqueued work
-        has another one, because it has another key.
+        Made of namespace, job, and nominal time or key. It is the same for each attempt, after a takeover, and for a
+        backfill or an operator's retry of the same nominal time. Any other work in the same store has another text.
+        (Applications with the same namespace in different stores have to tell themselves apart.) An operator's retry of
+        enqueued work has a new text, because it has a new key.
         """
         return idempotency_key(self.namespace, self.job, self.key, self.scheduled_for)
 
-    # Not to be replaced: the node asks them when the run ends, and a job that wrote over one would end without a word.
+    # Read-only: the node reads them when the run ends, and a job that overwrote one would end without any message.
 
     @property
     def lease_lost(self) -> Event:
-        """Set when another node may be running this; see the class."""
+        """Set when another node may be running this occurrence; see the class."""
         return self._lease_lost
 
     @property
@@ -114,14 +114,14 @@ class BaseRun:
 
     @property
     def cancel_reason(self) -> str | None:
-        """Why it should stop; ``None`` while it may go on."""
+        """Why the run should stop; ``None`` while it may go on."""
         return self._cancel_reason
 
     def progress(self, done: float, total: float = 100) -> None:
-        """Say how far the run is: written within half a second, and refused once the run is not current.
+        """Report progress: written within half a second, and refused once the run is not current.
 
         Raises:
-            InvalidOption: a number that is infinite or none.
+            InvalidOption: a number is infinite or NaN.
         """
         if not (math.isfinite(done) and math.isfinite(total)):
             raise InvalidOption(f"progress({done!r}, {total!r}) cannot be kept; both must be finite numbers")
@@ -129,7 +129,7 @@ class BaseRun:
             self._on_progress(self, done, total)
 
     def line(self, line: LogLine) -> None:
-        """Keep a log line with the run. Records of the ``logging`` module made by the job arrive here by themselves."""
+        """Keep a log line with the run. Records that the job writes to ``logging`` arrive here automatically."""
         if self._on_line is not None:
             self._on_line(self, line)
 
@@ -150,24 +150,24 @@ class BaseRun:
     def transaction(self) -> AbstractContextManager[Connection]:
         """Open a transaction on the store's own database that commits your effects together with the run's result.
 
-        Gives an SQLAlchemy Core ``Connection``. Leaving the block commits both; an exception that leaves it, a crash,
-        and a run that was taken over meanwhile undo both. So of each occurrence the effects are there exactly once.
+        Yields an SQLAlchemy Core ``Connection``. Leaving the block commits both. An exception that leaves it, a crash,
+        or a takeover meanwhile undoes both. So the effects of each occurrence are there exactly once.
 
-        - The result is ``None``, or what ``run.complete(...)`` was given in the block. The run has succeeded with the
-          commit: what the function returns or raises afterwards cannot change that, and is only logged.
-        - At most one transaction of a run is committed. After one that was rolled back another may be begun.
+        - The result is ``None``, or the argument of ``run.complete(...)`` in the block. The run has succeeded with the
+          commit: what the function returns or raises afterwards is only logged.
+        - At most one transaction of a run is committed. After a rollback another may be opened.
         - Progress and log lines of the block are written with its end.
-        - On SQLite the block holds the one write lock of the database: nothing else writes, and no lease is renewed.
+        - On SQLite the block holds the database's only write lock: nothing else writes, and no lease is renewed.
           A block that is longer than the lease is rolled back. Do slow work before it.
 
         Not prevented: effects elsewhere than on this connection.
 
         Raises:
-            LeaseLost: the run is no longer current, seen at the beginning or at the end; nothing of it is committed.
-            UnsupportedTransaction: the store has no transactions, the job runs in a process of its own, there was one
-                already, or the block ended the transaction by itself.
-            StoreError: the database cannot be used; if it failed in the very commit, the node finds out what became of
-                it, and runs the occurrence again only if nothing was committed.
+            LeaseLost: the run is no longer current, noticed at the beginning or at the end; nothing is committed.
+            UnsupportedTransaction: the store has no transactions, the job runs in a process of its own, there was a
+                transaction already, or the block ended the transaction by itself.
+            StoreError: the database cannot be used; if it failed in the very commit, the node finds out whether it took
+                place, and runs the occurrence again only if nothing was committed.
 
         Example:
             >>> import tempfile
@@ -188,19 +188,19 @@ class BaseRun:
         return self._run_transaction_here().open_block(self.lease_lost.is_set)
 
     def atransaction(self) -> AbstractAsyncContextManager[AsyncConnection]:
-        """Do what ``transaction`` does without blocking the event loop: each statement hops to a thread of its own.
+        """Do what ``transaction`` does without blocking the event loop: each statement runs on another thread.
 
         ``async with run.atransaction() as conn``, and then ``await conn.execute(…)``, ``await conn.scalar(…)``,
-        ``await conn.scalars(…)``, or ``await conn.run_sync(function)``, which is given the ``Connection`` itself.
+        ``await conn.scalars(…)``, or ``await conn.run_sync(function)``, which is called with the ``Connection`` itself.
         """
         from cronsensus.node.async_transaction import async_transaction
 
         return async_transaction(self.transaction)
 
     def complete(self, result: Result) -> Result:
-        """Say, inside the block of ``transaction``, what the run's result is, and return it.
+        """Set the run's result, inside the block of ``transaction``, and return it.
 
-        It is recorded when the block commits; said again, the last word counts.
+        It is recorded when the block commits; of several calls the last counts.
 
         Raises:
             InvalidPayload: it is not JSON, or too large.
@@ -210,10 +210,10 @@ class BaseRun:
         return result
 
     def complete_in(self, connection: Any, result: Any = None) -> None:
-        """Write that the run succeeded into a transaction of your own, on the store's database.
+        """Write the run's success into your own transaction on the store's database.
 
-        Your commit decides both, so say it last, and commit before the function returns; after a rollback you may
-        say it again. A function that returns although nothing was committed has failed (``NotCommitted``).
+        Your commit decides both, so call this last, and commit before the function returns; after a rollback you may
+        call it again. A function that returns without the commit has failed (``NotCommitted``).
 
         Args:
             connection: SQLAlchemy's ``Connection`` or ORM ``Session``, or a connection of the store's own driver
@@ -222,14 +222,15 @@ class BaseRun:
 
         Raises:
             LeaseLost: the run is no longer current; roll back, and stop. Let it leave your ``with`` block.
-            UnsupportedTransaction: the store has no transactions, or this is no transaction of its database.
+            UnsupportedTransaction: the store has no transactions, or the connection is not in a transaction of its
+                database.
             InvalidPayload: the result is not JSON, or too large.
         """
         self._run_transaction_here().complete_in(connection, result, self.lease_lost.is_set)
 
     @property
     def committed(self) -> bool:
-        """Whether this run's ``transaction`` is known to be committed; then it has succeeded, whatever comes after."""
+        """Whether this run's ``transaction`` is known to be committed; the run has succeeded with it."""
         return self._run_transaction is not None and self._run_transaction.committed
 
     @property
@@ -248,21 +249,21 @@ class BaseRun:
     # --- what the node calls ------------------------------------------------------------------------------------------
 
     def may_begin(self) -> bool:
-        """Whether the function may be called in this moment; asked last of all, by the thread that would call it.
+        """Whether the function may be called now; checked last, by the thread that would call it.
 
-        A process that stood still since the run was claimed wakes with its lease gone, by the monotonic clock.
+        A process that was suspended since the claim wakes up with its lease over, by the monotonic clock.
         """
         if not self._trusted():
             self.request_stop("lease lost", lease_lost=True)
         return not self.cancelled.is_set()
 
     def type_result(self, types: Types) -> None:
-        """Let ``complete`` and ``complete_in`` take what a function's return annotation names."""
+        """Have ``complete`` and ``complete_in`` accept the type of the function's return annotation."""
         if self._run_transaction is not None:
             self._run_transaction.types = types
 
     def effective_ending(self, ending: Ending) -> Ending:
-        """Return the ending that counts: what was committed with a result stands, whatever the code did afterwards."""
+        """Return the ending that counts: a committed transaction stands, whatever the code did afterwards."""
         return ending if self._run_transaction is None else self._run_transaction.effective_ending(ending)
 
     def was_cut_off(self, error: BaseException) -> bool:
@@ -270,11 +271,11 @@ class BaseRun:
         return self._run_transaction is not None and self._run_transaction.was_cut_off(error)
 
     def at_end(self, act: Callable[[], None]) -> None:
-        """Have something done when the function has returned or raised; it must not raise."""
+        """Call ``act`` when the function has returned or raised; it must not raise."""
         self._at_end.append(act)
 
     def release_leftovers(self) -> None:
-        """Be told that the function has returned or raised; what it left is put away."""
+        """Run the ``at_end`` actions, after the function has returned or raised."""
         self.is_over = True
         while self._at_end:
             try:
@@ -308,7 +309,7 @@ def current_run() -> BaseRun | None:
 
 
 def find_run_of_context(context: Context) -> BaseRun | None:
-    """Return the run that code in ``context`` is part of."""
+    """Return the run to which code in ``context`` belongs."""
     return context.get(_current)
 
 
@@ -322,10 +323,10 @@ def enter_run(run: BaseRun | None) -> None:
 
 
 def swap_current_run(run: BaseRun) -> Token[BaseRun | None]:
-    """Make ``run`` the current one until ``restore_current_run`` is given what this returns."""
+    """Make ``run`` the current one until ``restore_current_run`` is called with the returned token."""
     return _current.set(run)
 
 
 def restore_current_run(token: Token[BaseRun | None]) -> None:
-    """Make the run the current one that was before ``swap_current_run``."""
+    """Restore the current run from before ``swap_current_run``."""
     _current.reset(token)

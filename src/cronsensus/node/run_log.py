@@ -1,14 +1,14 @@
 """The log of a node about jobs and their runs, and its counts. It decides nothing.
 
-Told is what the store has accepted: an ending that was refused is not what became of the run, and one whose answer was
-lost is told when it comes. A failure is a warning while there is another attempt, and an error, with its traceback,
-when there is none. The record has the exception itself, where the job ran in this process and no secret is in it (else
-its masked text, see ``logger``), and its message's template has the job's name: that is what tools such as Sentry show
-and group by. Each run that went well is one line on level ``INFO``, its start one on ``DEBUG``; neither costs anything
-where it is not read.
+Only what the store has accepted is logged: a refused ending is not the outcome of the run, and after a lost answer the
+end is logged when the answer comes. A failure is a warning while there is another attempt, and an error, with its
+traceback, when there is none. The record has the exception itself, if the job ran in this process and no secret is in
+it (else its masked text, see ``logger``). Its message template has the job's name, because tools such as Sentry show
+the template and group by it. A successful run is a line on level ``INFO``, its start a line on ``DEBUG``; neither costs
+anything if the level is off.
 
-The number of a run is the one that ``cronsensus runs show`` wants. Records about one run carry ``job``, ``run``,
-``key``, ``attempt`` and ``token`` as extra fields.
+The number of a run is that of ``cronsensus runs show``. Records about a run carry ``job``, ``run``, ``key``,
+``attempt`` and ``token`` as extra fields.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _log = Logger("cronsensus.runs")
 _node_log = Logger("cronsensus.node")
 
 _NOT_RUN = frozenset({Reason.COALESCED, Reason.LATE, Reason.NO_CATCH_UP, Reason.BEYOND_WINDOW})
-"""Reasons of nominal times that were found too late to be run: somebody wants to know, they may not come back."""
+"""Reasons of nominal times that were found too late to run: worth a warning, since they may never run."""
 _MOST_NAMES = 5
 
 
 class RunLog:
-    """Logs and counts; keeps, from the end of a run until the store has taken it, whose end it is."""
+    """Logs and counts; keeps the claim of each ended run until the store has accepted the end."""
 
     def __init__(self, stats: NodeStats) -> None:
         self._stats = stats
@@ -65,7 +65,7 @@ class RunLog:
             _log.debug("%s starts, attempt %d", _name_run(claim), claim.attempt, extra=_details_of(claim))
 
     def remember_end(self, claim: Claim, end: End, raised: ExcInfo = None) -> None:
-        """Keep the claim of this end, and what the job raised, if it is going to be logged."""
+        """Keep the claim of this end, and the job's exception, if the end is going to be logged."""
         quiet = end.state is State.SUCCEEDED or end.state is State.SKIPPED or recorded_as(end.then) is None
         if not quiet or _log.isEnabledFor(logging.INFO):
             self._waiting[claim.id, claim.token] = claim, raised
@@ -135,7 +135,7 @@ class RunLog:
         _log.warning(words, _name_run(claim), claim.attempt, why, extra=_details_of(claim))
 
     def log_takeovers(self, takeovers: Sequence[Takeover], by: str, names: Mapping[str, str]) -> None:
-        """Log whose runs this node took over from dead sessions.
+        """Log the runs that this node took over from dead sessions.
 
         Args:
             takeovers: the store's answer.
@@ -143,21 +143,24 @@ class RunLog:
             names: of nodes, by session.
         """
         self._stats.taken_over += len(takeovers)
-        for one in takeovers:
-            about = {"job": one.job, "run": one.id, "key": one.key, "token": one.token}
-            of, where = one.key.removeprefix(SCHEDULED_KEY_PREFIX), names.get(one.session, f"session {one.session}")
-            if one.became is State.FAILED:
-                # The template has the job's name, as where a function raised: that is what tools group by.
+        for takeover in takeovers:
+            about = {"job": takeover.job, "run": takeover.id, "key": takeover.key, "token": takeover.token}
+            of, where = (
+                takeover.key.removeprefix(SCHEDULED_KEY_PREFIX),
+                names.get(takeover.session, f"session {takeover.session}"),
+            )
+            if takeover.became is State.FAILED:
+                # The template has the job's name, as for a function that raised: tools group by it.
                 _log.error(
-                    f"run %d of {repr(one.job).replace('%', '%%')} (%s) failed for good, because its process died: it "
-                    "was running on %s, which is gone (%s); noticed by %s",
-                    one.id, of, where, one.reason, by, extra=about,
+                    f"run %d of {repr(takeover.job).replace('%', '%%')} (%s) failed for good, because its process "
+                    "died: it was running on %s, which is gone (%s); noticed by %s",
+                    takeover.id, of, where, takeover.reason, by, extra=about,
                 )  # fmt: skip
                 continue
-            now = "it waits for the next free node" if one.became is State.PENDING else f"it is {one.became}"
+            now = "it waits for the next free node" if takeover.became is State.PENDING else f"it is {takeover.became}"
             _log.warning(
                 "%s: run %d of %r (%s) was running on %s, which is gone (%s); %s",
-                by, one.id, one.job, of, where, one.reason, now, extra=about,
+                by, takeover.id, takeover.job, of, where, takeover.reason, now, extra=about,
             )  # fmt: skip
 
     def log_plans(self, plans: Sequence[Plan], *, lost: int = 0) -> None:
@@ -170,7 +173,7 @@ class RunLog:
         for plan in plans:
             for verdict in plan.verdicts:
                 if verdict.reason in _NOT_RUN:
-                    # Too many to count here: at least one.
+                    # No count means too many to count: count it as one.
                     reasons[f"{verdict.state}: {verdict.reason}"] += verdict.count or 1
                     jobs[plan.job] = None
                     oldest = verdict.first if oldest is None else min(oldest, verdict.first)
@@ -181,8 +184,8 @@ class RunLog:
                     )  # fmt: skip
         if oldest is None:
             return
-        more = f" and {len(jobs) - _MOST_NAMES} more" if len(jobs) > _MOST_NAMES else ""
-        names = ", ".join(list(jobs)[:_MOST_NAMES]) + more
+        others = f" and {len(jobs) - _MOST_NAMES} more" if len(jobs) > _MOST_NAMES else ""
+        names = ", ".join(list(jobs)[:_MOST_NAMES]) + others
         counts = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
         _log.warning(
             "nominal times since %s were found late and are not run (%s), of %s; why: cronsensus why %s %s",

@@ -3,15 +3,15 @@
 ::
 
     none ──block──▶ open ──▶ doubtful ──commit answered──▶ committed
-      │  ◀──raised, rolled back──┘            └── no answer: the store knows, and says so when the run is settled
+      │  ◀──raised, rolled back──┘            └── no answer: the store knows, and answers when the end is reported
       └──complete_in──▶ pledged: the user's own commit decides, without news of it
 
-What the store could not do is no failure of the function's: its effects are undone, and the attempt ends as one whose
-node crashed in the middle does.
+A failure of the store is no failure of the function: its effects are undone, and the attempt ends as if its node had
+crashed.
 
-What was committed stands. So when the run has ended, ``effective_ending`` says what is to be settled: of a committed
-one that it succeeded, whatever its code did afterwards; of one that is unknown here, that it did *not*. That is no
-risk: to a run that did succeed the store answers so, and changes nothing.
+A commit stands. So when the run has ended, ``effective_ending`` returns what to report: for a committed transaction,
+success, whatever the code did afterwards; if the commit is unknown here, *no* success. That is no risk: if the run did
+succeed, the store answers so, and changes nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _log = Logger("cronsensus.node")
 
 SOON = 0.2
-"""Most seconds that a transaction of the user's waits for what the node writes of its run."""
+"""Most seconds that a user's transaction waits for a write of this run's progress and log lines."""
 
 UNCOMMITTED = RunError(
     type="NotCommitted",
@@ -51,20 +51,20 @@ UNCOMMITTED = RunError(
         "there; commit before the function returns"
     ),
 )
-"""What a run failed of that pledged and then returned without the commit."""
+"""The error of a run that called ``complete_in`` and returned without the commit."""
 
 
 class HeldProgress(Protocol):
-    """Where progress and log lines wait; what waits of a run may be held there for its transaction to write."""
+    """A buffer of progress and log lines; those of a run can be held back for its transaction to write."""
 
     def hold_notes(self, occurrence: int, token: int, *, most: float = -1.0) -> None:
-        """Let no other thread write the notes of this run; wait up to ``most`` seconds for a write on its way."""
+        """Keep other threads from writing this run's notes; wait up to ``most`` seconds for a write in progress."""
 
     def held_notes(self, occurrence: int, token: int) -> Note | None:
-        """Return what waits."""
+        """Return the notes held back."""
 
     def release_notes(self, occurrence: int, token: int, written: Note | None = None) -> None:
-        """Forget what is written, and let the rest be written as ever."""
+        """Drop the notes that were ``written``, and let the others be written as usual."""
 
 
 class _State(Enum):
@@ -85,7 +85,7 @@ _WHY_NOT = {
 
 
 class RunTransaction:
-    """One run's part. Safe to share between the threads of a job; one of them gets the transaction."""
+    """The transaction of a run. Safe to share between the threads of a job; only one of them gets the transaction."""
 
     def __init__(self, store: Store, claim: Claim, progress_buffer: HeldProgress, types: Types = UNTYPED) -> None:
         self._store = store
@@ -106,7 +106,7 @@ class RunTransaction:
     @property
     def may_have_committed(self) -> bool:
         """Whether a transaction may have written the run's end already, as far as is known here."""
-        # Not by a set: a member of an Enum is hashed by a call of Python's, and this is asked thrice for each run.
+        # Not ``in`` a set: hashing an Enum member is a Python call, and this is read three times for each run.
         return self._state is not _State.NONE and self._state is not _State.OPEN
 
     @contextmanager
@@ -119,18 +119,18 @@ class RunTransaction:
         theirs = False
         try:
             with self._store.transaction(self._claim) as transaction:
-                # From here on the database may keep all others from writing (SQLite does), also the node what this
-                # run notes; and once it is committed, notes of it are refused.
+                # From here on the database may keep all others from writing (SQLite does), also this node's own notes
+                # of the run; and once it is committed, notes are refused.
                 try:
                     yield transaction.connection
                 except BaseException as error:
                     leave_if_forked(process, error)
                     theirs = True
                     raise
-                # A forked child that comes out of the block would commit its parent's transaction.
+                # A forked child that leaves the block would commit its parent's transaction.
                 leave_if_forked(process)
                 if lost():
-                    # Told to stop, its code may have left the block early, with half of the work done.
+                    # After a request to stop, its code may have left the block early, with half of the work done.
                     raise LeaseLost(self._lost_words())
                 note = self._progress_buffer.held_notes(self._claim.id, self._claim.token)
                 transaction.complete(self._result, [] if note is None else [note])
@@ -138,7 +138,7 @@ class RunTransaction:
             self._state = _State.COMMITTED
             written = note
         except Exception as error:
-            # By the connection, not by the error: the job's code may have put another one around it, and one like it
+            # Judged by the connection, not by the error: the job's code may have wrapped the error, and a similar one
             # may come from elsewhere.
             gone = transaction is not None and transaction.lost
             if gone or (not theirs and isinstance(error, StoreError) and error.retryable):
@@ -161,15 +161,15 @@ class RunTransaction:
             self._result = text
 
     def complete_in(self, connection: Any, result: Any, lost: Callable[[], bool]) -> None:
-        """Write the end into a transaction of the user's; ``Run.complete_in``."""
+        """Write the end into the user's transaction; ``Run.complete_in``."""
         text = self.types.write_result(result)
         if lost():
             raise LeaseLost(self._lost_words())
         with self._lock:
-            again = self._state is _State.PLEDGED  # after a rollback they begin anew; that is theirs to know
+            again = self._state is _State.PLEDGED  # called again after a rollback, as the user knows
         if not again:
             self._enter_state(_State.PLEDGED)
-        # Also in their transaction; what they roll back is written later, and what they commit is refused by then.
+        # Notes join the user's transaction; after a rollback they are written later, after a commit they are refused.
         note = self._progress_buffer.held_notes(self._claim.id, self._claim.token)
         try:
             self._store.complete_in(connection, self._claim, text, [] if note is None else [note])
@@ -181,27 +181,28 @@ class RunTransaction:
         self._result = text
 
     def was_cut_off(self, error: BaseException) -> bool:
-        """Whether ``error`` ended the run because the store failed, by no doing of the job's; runs code of the job.
+        """Whether ``error`` ended the run because the store failed, not because of the job; runs code of the job.
 
-        That is so if it, or what it came from, left the block of a transaction, where the job has no choice. Of any
-        other call of this store only the error itself counts: code that caught it and raised another has decided.
+        That is so if it, or an error that it came from, left the block of a transaction, where the job has no choice.
+        For any other call of this store only the error itself counts: code that caught it and raised another has
+        decided.
         """
         if is_passing_failure(self._store, error):
             return True
         seen: set[int] = set()
         waiting = [] if self._cut_off_by is None else [error]
         while waiting:
-            one = waiting.pop()
-            if one is self._cut_off_by:
+            cause = waiting.pop()
+            if cause is self._cut_off_by:
                 return True
-            if id(one) not in seen:
-                seen.add(id(one))
-                waiting += [other for other in (one.__cause__, one.__context__) if other is not None]
-                waiting += one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+            if id(cause) not in seen:
+                seen.add(id(cause))
+                waiting += [other for other in (cause.__cause__, cause.__context__) if other is not None]
+                waiting += cause.exceptions if isinstance(cause, BaseExceptionGroup) else ()
         return False
 
     def effective_ending(self, ending: Ending) -> Ending:
-        """Return the ending to settle, when the run's code has ended."""
+        """Return the ending to report, when the run's code has ended."""
         state = self._state
         if state is _State.COMMITTED:
             self._log_not_recorded(ending)
@@ -228,7 +229,7 @@ class RunTransaction:
                     "(One that was rolled back may be followed by another.)"
                 )
             self._state = state
-        # On SQLite their transaction may be what the node's own step waits for.
+        # On SQLite the node's own step may be waiting for the user's transaction.
         self._progress_buffer.hold_notes(self._claim.id, self._claim.token, most=-1.0 if state is _State.OPEN else SOON)
 
     def _lost_words(self) -> str:

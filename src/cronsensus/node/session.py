@@ -1,4 +1,4 @@
-"""Which session is this node, and what does it declare?"""
+"""The sessions of a node: opening, closing, and declaring its jobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cronsensus.stores.base import Store
 from cronsensus.timing.clock import Clock
 
 DECLARE_AGAIN_EVERY = 30.0
-"""Seconds between two tries to declare the jobs that a newer release has left out."""
+"""Seconds between two attempts to declare the jobs that a newer release does not have."""
 
 
 class OwnSession:
@@ -38,7 +38,7 @@ class OwnSession:
     ) -> None:
         self._store = store
         self._clock = clock
-        # It holds nothing yet; the first claim makes the lease short.
+        # It holds no runs yet; the first claim makes the lease short.
         self._length = max(settings.lease, settings.idle_lease)
         self._new_session = new_session
         self._declare = declare
@@ -52,7 +52,7 @@ class OwnSession:
 
     def open_session(self) -> SessionLease:
         """Open a new session and declare the jobs; raises what the store raises."""
-        # The answer was lost, or the declaration failed: a session that is not used must not count as a live node.
+        # After a lost answer or a failed declaration: an unused session must not count as a live node.
         self.close_half_open()
         spec = self._new_session()
         self._half_open = spec.id
@@ -66,14 +66,14 @@ class OwnSession:
         return lease
 
     def close_session(self) -> None:
-        """Close the session; what it held must be settled before."""
+        """Close the session; its ends must be reported before."""
         if self.lease is not None:
             self._store.close_session(self.lease.session)
             self.lease.mark_lost()
             self._store.notify()
 
     def close_half_open(self) -> None:
-        """Close a session that was perhaps opened, and never used."""
+        """Close a session that may have been opened, but was never used."""
         if self._half_open is not None:
             self._store.close_session(self._half_open)
             self._half_open = None
@@ -83,12 +83,12 @@ class OwnSession:
         self._declare_again, self._declared_at = True, self._clock.monotonic() - 2 * DECLARE_AGAIN_EVERY
 
     def declare_again(self) -> None:
-        """Declare the jobs once more, and from then on those that a newer release keeps out: it may be gone by now.
+        """Declare the jobs once more, and repeatedly those that a newer release keeps out: it may be gone by now.
 
-        The runs that must always be there are ensured as often.
+        The runs that must always exist are ensured as often.
         """
         if self._declare_again and self._clock.monotonic() - self._declared_at > DECLARE_AGAIN_EVERY:
-            # Noted before, or a store that refuses would be asked in each round.
+            # Recorded before, or a store that refuses would be called in each round.
             self._declared_at = self._clock.monotonic()
             self._declare_again = self._declare(self._store)
         if self._clock.monotonic() - self._ensured_at >= ENSURE_RUNS_EVERY:

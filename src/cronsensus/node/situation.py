@@ -1,4 +1,4 @@
-"""What a decision takes and what it returns: memory, facts, and what to do next. Values only."""
+"""The inputs and outputs of a node's decisions: memory, facts, and what to do next. Values only."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ NEVER = -1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What this process knows of itself and of its host.
+    """What this process knows about itself and its host.
 
     Attributes:
         session: of this node.
-        free_slots: how many runs it may claim now; 0 where its lease is not trusted.
+        free_slots: how many runs it may claim now; 0 if its lease is not trusted.
         internal: it may claim runs of internal jobs, which take no slot.
         in_doubt: the answer to a claim was lost, so the session may hold runs that are not known here.
         draining: the node takes nothing new.
-        unsettled: results or claims that go back wait for the store.
-        queue: what is reserved: claims that wait here for a free slot.
+        unsettled: results or released claims wait to be reported.
+        queue: the reserved claims, which wait here for a free slot.
         notified: a notification came since the last round.
         asked: the node was woken to look, for another reason than a notification or the end of a run.
-        progress_in: seconds until progress and log lines want to be written; ``None``: there are none.
-        given_up: attempts are over and still take their slots; they report nothing when they return.
+        progress_in: seconds until progress and log lines are to be written; ``None``: there are none.
+        given_up: attempts that count as ended still take their slots; they report nothing when they return.
         trusted: the lease is trusted.
         lost: the session is lost.
         hears_notifications: the store's notifications reach this node.
         gone: sessions whose process, on this host, is certainly gone.
         watch_seconds: seconds between looks at what others run.
-        fast_evidence: whether a session is judged by its process too, and not by its lease alone.
-        poll_seconds: most seconds between looks that nothing else calls for.
+        fast_evidence: a session is judged by its process too, not by its lease alone.
+        poll_seconds: most seconds between looks without another reason.
     """
 
     session: str
@@ -70,20 +70,20 @@ class Memory:
     """What rounds remember. Times are monotonic seconds.
 
     Attributes:
-        looked_at, look_took: when the store was looked at, and how long that took.
-        look_at: the alarm: when it is to be looked at next.
+        looked_at, look_took: when the node last looked at the store, and how long that took.
+        look_at: the alarm: when to look next.
         sample: the store's clock at ``looked_at``; ``None`` before the first look.
-        lead: how long before a due time it is decided.
-        nodes: how many nodes live.
-        hungry: more waits than was taken: the end of each run claims.
-        late: far back in turn order: notifications are left to the nodes in front for a moment.
-        misses: rounds in a row in which something was to be had, and nothing of it was for this node.
+        lead: how long before its due time a job is decided.
+        nodes: how many nodes are alive.
+        hungry: more waits than the node could claim, so the end of each run claims.
+        late: not among the nodes in front: for a moment, notifications are left to those.
+        misses: rounds in a row in which there was work, but none for this node.
         careful: which steps failed lately.
-        herd: how it shares out more due jobs than a look shows.
+        herd: how it shares out more due jobs than a look returns.
         pace: how fast runs end here; ``None``: this node reserves nothing.
         absences: sessions that showed no sign of life.
         active_at: when a look last showed that something runs, waits or comes due.
-        reclaimed_at, pruned_at: when the store was last asked for that.
+        reclaimed_at, pruned_at: when the store was last asked to do so.
     """
 
     looked_at: float = NEVER
@@ -104,25 +104,25 @@ class Memory:
     pruned_at: float = 0.0
 
 
-# --- what comes next -------------------------------------------------------------------------------------------------
+# --- the next action -------------------------------------------------------------------------------------------------
 
 
 class Adopt(NamedTuple):
-    """Ask which runs the session holds, and start those that are not known here."""
+    """Read which runs the session holds, and start those that are not known here."""
 
 
 class Release(NamedTuple):
-    """Give back what is reserved."""
+    """Release the reserved claims."""
 
 
 class Work(NamedTuple):
-    """Report to the store, and claim, in a single step.
+    """Report to the store and claim, in a single step.
 
     Attributes:
         want: how many runs to claim at most.
         reserve: how many more to claim, which wait here for a free slot.
         nodes: how many nodes share the end of a queue.
-        ahead: how far before their due times claims may come.
+        ahead: how long before their due time occurrences may be claimed.
     """
 
     want: int = 0
@@ -132,12 +132,12 @@ class Work(NamedTuple):
 
 
 class Look(NamedTuple):
-    """Look at the store: at most so many jobs that are due, or come due within ``ahead``.
+    """Look at the store.
 
     Attributes:
-        ahead: how far to look.
-        limit: most jobs.
-        partition: of which part of all jobs; ``None``: all of them.
+        ahead: include jobs that come due within this time.
+        limit: most jobs to return.
+        partition: the part of all jobs to read; ``None``: all of them.
     """
 
     ahead: timedelta
@@ -146,7 +146,7 @@ class Look(NamedTuple):
 
 
 class Sleep(NamedTuple):
-    """Do nothing, for so many seconds."""
+    """Do nothing for some seconds."""
 
     seconds: float
 
@@ -158,10 +158,10 @@ class Firing(NamedTuple):
     """What follows from a look: what to fire and to claim, in a single step.
 
     Attributes:
-        plans: have these carried out.
-        want: claim up to so many runs.
+        plans: plans to carry out.
+        want: most runs to claim.
         internal: no slot is free: claim runs of internal jobs, which take none.
-        ahead: how far before their due times plans and claims may come.
+        ahead: how long before their due times plans and claims may come.
         left: more jobs are due than are planned now.
         not_planned: jobs whose definition cannot be planned, and why.
     """
@@ -175,12 +175,12 @@ class Firing(NamedTuple):
 
 
 class Fired(NamedTuple):
-    """What came of it.
+    """The result of ``Firing``.
 
     Attributes:
         won: the plans that were carried out.
         lost: how many were not, because another node was faster.
-        claimed: how many runs this node took: of their occurrences, or of those that waited before.
+        claimed: how many runs this node claimed, new or older.
     """
 
     won: tuple[Plan, ...] = ()
@@ -189,17 +189,17 @@ class Fired(NamedTuple):
 
     @property
     def created(self) -> int:
-        """Return how many occurrences this node made that wait for nothing but their time and a slot."""
-        return sum(len(each.awake) for each in self.won)
+        """Return how many new occurrences wait only for their time and a slot."""
+        return sum(len(plan.awake) for plan in self.won)
 
 
 class Upkeep(NamedTuple):
     """What to do about dead sessions, parked occurrences and old rows.
 
     Attributes:
-        reclaim: take the runs of overdue sessions back, and of these, which are dead; ``None``: of none.
-        prune: prune what was kept long enough.
-        sweep: wake what is parked and waits for nothing any more.
+        reclaim: dead sessions to end, beside those whose lease ran out; ``None``: reclaim nothing.
+        prune: delete rows that were kept long enough.
+        sweep: wake parked occurrences that need not wait any more.
     """
 
     reclaim: tuple[str, ...] | None = None

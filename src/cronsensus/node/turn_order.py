@@ -1,7 +1,7 @@
-"""In which order do nodes go? What all nodes compute alike, without a leader and without a message. Pure.
+"""The order in which nodes act on a due time; all nodes compute it alike, without a leader or messages. Pure.
 
-Every node may fire every job; the store lets one of them win. If all tried in the same instant, the losers would only
-add contention. So for each due time the live nodes are put into one order by rendezvous hashing, and each has its turn:
+Every node may fire every job; the store lets only one of them win. If all tried at the same instant, the losers would
+only add contention. So for each due time the live nodes are ordered by rendezvous hashing, and each has its turn:
 
 =====================  ==================================================
 place                  its turn
@@ -11,10 +11,10 @@ place                  its turn
 further back           ``LATE_STEP`` after it, and as much later each
 =====================  ==================================================
 
-Who is in front stays the same for a ``TERM``, so that the others can sleep; who of them is first differs from one due
-time to the next, so that runs are spread. If the first is dead or busy, the second is late by one ``STAGGER``. If all
-in front die in one moment, the next one is mostly late by one ``LATE_STEP``, and by some where a term has just begun:
-it sleeps by its place of the term before.
+The same nodes are in front for a ``TERM``, so that the others can sleep. Which of them is first differs from one due
+time to the next, so that runs are spread. If the first is dead or busy, the second is late by a ``STAGGER``. If all in
+front die in the same moment, the next node is usually late by a ``LATE_STEP``; by several if a term has just begun,
+because it sleeps by its place in the previous term.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from cronsensus.timing.instants import to_micros
 STAGGER = timedelta(milliseconds=15)
 """How long each node leaves a due time to the node before it."""
 IN_FRONT = 4
-"""Nodes that come to every due time."""
+"""The number of nodes in front, which act on every due time."""
 TERM = timedelta(seconds=10)
-"""How long the same nodes are in front. A longer run mostly meets the next one of its job on another node."""
+"""How long the same nodes are in front. After longer runs, the next run of a job is usually on another node."""
 LATE_STEP = timedelta(milliseconds=500)
 LATEST = timedelta(seconds=10)
-"""How long after a due time the last node looks, however many there are."""
+"""How long after a due time the last of all nodes looks."""
 LAST_STAGGER = 6
-"""From this place on all nodes go at the same time where none is late; they only read, so that does no harm."""
+"""From this place on, nodes have the same turn if none is late; they only read, so that does no harm."""
 IN_TIME = timedelta(milliseconds=500)
 """How long before its own term in front a node looks, so that it knows what is due in it."""
 SWEEP = timedelta(seconds=5)
-"""Time between two looks of a node in front at all that is parked, while anything is."""
+"""Time between two sweeps of parked occurrences by a node in front, while there are any."""
 LONGEST_TERMS = 18
-"""Terms after which a node asks again whether it is in front, however many nodes there are."""
+"""Terms after which a node checks again whether it is in front, with any number of nodes."""
 LOOKOUT = timedelta(milliseconds=350)
-"""How long after one node the next one looks, where nothing happens and the store does not notify. A node that dies
-leaves a gap of two such times, and whether it shows a sign of life takes a moment more: a second in all."""
+"""How long after a node the next one looks, if nothing happens and the store does not notify. A node that dies leaves a
+gap of two such times, and the check for its sign of life takes a moment more: a second in all."""
 POLL_DEAF = timedelta(seconds=2)
-"""Most time between two looks of one node then: work may wait that only this node can do."""
+"""Most time between two looks of a node then: there may be work that only this node can do."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -76,7 +76,7 @@ def turn_of(
 ) -> datetime:
     """Return when it is the turn of ``session`` for what is due at ``instant``.
 
-    Without notifications (``hears_notifications``) no node is late: what it does not look for it does not hear of.
+    Without notifications (``hears_notifications``) no node is late: it learns of work only by its own looks.
     """
     number = place_of(session, sessions, instant)
     if number == 0:
@@ -93,9 +93,10 @@ def turn_of(
 
 
 def next_sweep(session: str, sessions: tuple[str, ...], now: datetime) -> datetime:
-    """Return when ``session`` next sees to what is parked: every ``SWEEP`` if it is in front, else in a later term.
+    """Return when ``session`` next sweeps parked occurrences: every ``SWEEP`` if it is in front, else in a later term.
 
-    By the terms of ``now`` and not of what is due next: so each node has its turn, also one that alone has a job.
+    It follows the terms of ``now``, not of the next due time, so that each node has its turn, also the only node that
+    has a job.
     """
     at, last = now + SWEEP, now + LONGEST_TERMS * TERM
     while at < last and not is_in_front(session, sessions, at):
@@ -104,7 +105,7 @@ def next_sweep(session: str, sessions: tuple[str, ...], now: datetime) -> dateti
 
 
 def seconds_to_lookout(session: str, sessions: tuple[str, ...], now: datetime) -> timedelta:
-    """Return how long it is until ``session`` has its turn to look, if nothing happens and nothing notifies it."""
+    """Return the time until the turn of ``session`` to look, if nothing happens and nothing notifies it."""
     if len(sessions) < 2 or session not in sessions:
         return POLL_DEAF
     every = min(len(sessions) * LOOKOUT, POLL_DEAF)

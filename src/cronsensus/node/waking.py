@@ -1,12 +1,12 @@
-"""The thread that asks the store which gated claims may start, and which parked occurrences can go on.
+"""The thread that reads the store to decide which gated claims may start and which parked occurrences can go on.
 
-When a claim comes that only the store can decide, when an end was accepted or a plan carried out that something may
-wait for, and every 5 s for all that is parked. Not on the rounds' thread, which starts everybody's runs: with a store
-far away, what waits for others would make strangers late.
+It works when a claim comes that only the store can decide, when an end was accepted or a plan carried out that may free
+others, and every 5 s for all parked occurrences (a sweep). The rounds' thread does not do this, because it starts every
+run: with a store far away, reads for dependents would delay unrelated jobs.
 
-What is parked is woken by whoever finds that nothing it waits for is open. Of two nodes that end the last two things
-in one instant, each looks after the commit of its own, so at least one finds none open. While a look at the store shows
-that anything is parked, the nodes of the active set sweep, whatever jobs they have; where nothing is, nothing is asked.
+Whoever finds that nothing is open that a parked occurrence waits for wakes it. If two nodes end the last two upstreams
+at the same instant, each looks after its own commit, so at least one of them finds none open. While looks show parked
+occurrences, the nodes in front sweep, whatever jobs they have; without parked occurrences nothing is read.
 """
 
 from __future__ import annotations
@@ -33,25 +33,26 @@ from cronsensus.timing.clock import Clock
 _log = Logger("cronsensus.node")
 
 SWEEP = turn_order.SWEEP.total_seconds()
-"""Least seconds between two sweeps of all that is parked."""
+"""Least seconds between two sweeps of all parked occurrences."""
 IDLE = 3600.0
-"""Seconds until the next look where none is wanted; each request wakes the thread."""
+"""Seconds until the next turn if none is due; each request wakes the thread."""
 RETRY = 1.0
-"""Seconds after which what could not be asked is asked again."""
+"""Seconds until a failed read is repeated."""
 PAGE = 200
 
 Answer = Begin | Then | None
-"""What becomes of a claim; ``None``: it could not be asked, and goes back."""
-Told = tuple[Waker, Hashable]
+"""The decision about a claim; ``None``: the store could not be read, and the claim is released."""
+WakeTrigger = tuple[Waker, Hashable]
+"""Something that ended or was planned, which a waker checks: others may go on because of it."""
 
 
 class Waking:
     """Calls the admissions and wakers of all rooms, on a thread and a store handle opened at first use.
 
     Attributes:
-        on_told: has ``wake_due`` called soon; a simulation turns it by hand.
-        on_answer: told, on the thread, what becomes of a claim that was asked about.
-        refused: what is to be ended of what waits here for a slot: which claims, and as what.
+        on_queued: has ``wake_due`` called soon; a simulation calls it by hand.
+        on_answer: called on the thread, with the decision about a claim.
+        refused: reserved claims to end: a condition on claims, and how they end.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Waking:
         wake: Callable[[], None],
         rooms: Sequence[HooksFactory] = (),
     ) -> None:
-        """Make the hooks of ``rooms``; ``wake`` has the node claim, where something was woken."""
+        """Make the hooks of ``rooms``; ``wake`` has the node claim, after occurrences were woken."""
         self._of = store
         self._clock = clock
         self._wake = wake
@@ -71,31 +72,31 @@ class Waking:
         self._lock = threading.Lock()
         self._event = Event()
         self._hurry = Event()
-        """Set beside the other one where a claim waits to be decided: that waits for no pause."""
+        """Set in addition if a claim waits to be decided: it does not wait for the pause."""
         self._stopping = Event()
         self._asked: list[Claim] = []
         self._company: list[Claim] = []
-        self._told: dict[Waker, dict[Hashable, None]] = defaultdict(dict)
+        self._triggers: dict[Waker, dict[Hashable, None]] = defaultdict(dict)
         self._looked_at = self._swept_at = float("-inf")
         self._sweep_at: float | None = None
         self.refused: deque[tuple[Callable[[Claim], bool], Then]] = deque()
-        self.on_told: Callable[[], None] = self._wake_thread
+        self.on_queued: Callable[[], None] = self._wake_thread
         self.on_answer: Callable[[Claim, Answer], None] = lambda *_: None
         host = Host(registry, clock, lambda: self.store, lambda applies, then: self.refused.append((applies, then)))
         hooks = [make_hooks(host) for make_hooks in rooms]
-        self.admissions = [one.admission for one in hooks if one.admission is not None]
-        self.wakers = [one.waker for one in hooks if one.waker is not None]
+        self.admissions = [hook.admission for hook in hooks if hook.admission is not None]
+        self.wakers = [hook.waker for hook in hooks if hook.waker is not None]
 
     @property
     def store(self) -> Store:
-        """A handle for what runs and features ask, beside the node's own."""
+        """The handle for reads by runs and features, beside the node's own."""
         with self._lock:
             if self._own is None:
                 self._own = self._of.sibling()
             return self._own
 
     def stop(self) -> None:
-        """Ask nothing more, and close the handle."""
+        """Stop the thread, and close the handle."""
         with self._lock:
             self._stopping.set()
             thread = self._thread
@@ -106,7 +107,7 @@ class Waking:
         if self._own is not None:
             self._own.close()
 
-    # --- may a claim begin? -------------------------------------------------------------------------------------------
+    # --- admission of claims ------------------------------------------------------------------------------------------
 
     def decide_claim(self, claim: Claim) -> Begin | Then | None:
         """Decide a claim from what is known here; ``None`` if ``ask_about_claims`` must. Reads no store."""
@@ -127,17 +128,17 @@ class Waking:
         """Queue claims for the thread, which reads the store; ``on_answer`` is called with each answer.
 
         Args:
-            claims: what ``decide_claim`` cannot decide.
-            company: what was claimed in the same step.
+            claims: those that ``decide_claim`` cannot decide.
+            company: all claims of the same step.
         """
         with self._lock:
             self._asked += claims
             self._company += company
         self._hurry.set()
-        self.on_told()
+        self.on_queued()
 
     def forget_answers(self) -> None:
-        """Forget earlier answers of the store: an operator has just cancelled something that runs here."""
+        """Drop cached answers of the store: an operator has just cancelled something that runs here."""
         for admission in self.admissions:
             admission.forget_answers()
 
@@ -148,68 +149,72 @@ class Waking:
         if not claims:
             return
         answers: dict[int, Answer] = {}
-        with self._log_mistakes("Claims that were asked about go back"):
+        with self._log_mistakes("The claims that were to be decided are released"):
             answers = self._combine_admissions(claims, company)
         for claim in claims:
-            with self._log_mistakes("A claim that was asked about is looked for again"):
+            with self._log_mistakes("A claim that was to be decided is looked for again"):
                 self.on_answer(claim, answers.get(claim.id))
 
     @contextmanager
-    def _log_mistakes(self, then: str) -> Iterator[None]:
-        """Keep the thread alive whatever is raised."""
+    def _log_mistakes(self, consequence: str) -> Iterator[None]:
+        """Keep the thread alive after any exception."""
         try:
             yield
         except StoreError as error:
-            _log.debug("the store could not be asked. %s: %s", then, error)
+            _log.debug("the store could not be read. %s: %s", consequence, error)
         except Exception:  # noqa: BLE001 - logged
-            _log.exception("a mistake in cronsensus; please report it. %s", then)
+            _log.exception("a mistake in cronsensus; please report it. %s", consequence)
 
     def _combine_admissions(self, claims: Sequence[Claim], company: Collection[Claim]) -> dict[int, Answer]:
         """Return the answers of all admissions combined; the first that refuses a claim decides."""
         answers: dict[int, Answer] = dict.fromkeys((claim.id for claim in claims), FREELY)
         for admission in self.admissions:
-            left = [one for one in claims if isinstance(answers[one.id], Begin) and admission.concerns_claim(one)]
-            decided: dict[int, Answer] = {one.id: admission.decide_claim(one) for one in left}
-            if unknown := [one for one in left if decided[one.id] is None]:
-                with self._log_mistakes("Claims that were asked about go back"):  # the others need not
+            concerned = [
+                claim for claim in claims if isinstance(answers[claim.id], Begin) and admission.concerns_claim(claim)
+            ]
+            decided: dict[int, Answer] = {claim.id: admission.decide_claim(claim) for claim in concerned}
+            if unknown := [claim for claim in concerned if decided[claim.id] is None]:
+                with self._log_mistakes("The claims that were to be decided are released"):  # the others need not be
                     decided |= admission.admit_claims(self.store, unknown, company)
             for number, answer in decided.items():
                 answers[number] = _combine_answers(answers[number], answer)
         return answers
 
-    # --- what may go on? ----------------------------------------------------------------------------------------------
+    # --- waking -------------------------------------------------------------------------------------------------------
 
-    def triggers_of_end(self, claim: Claim, then: Then) -> list[Told]:
+    def triggers_of_end(self, claim: Claim, then: Then) -> list[WakeTrigger]:
         """Return the triggers to queue once the store has accepted this end. Safe from any thread."""
-        return [(waker, what) for waker in self.wakers if (what := waker.trigger_of_end(claim, then)) is not None]
+        found = [(waker, waker.trigger_of_end(claim, then)) for waker in self.wakers]
+        return [(waker, trigger) for waker, trigger in found if trigger is not None]
 
     def queue_plans(self, plans: Sequence[Plan]) -> None:
         """Queue plans that were carried out and committed."""
-        if told := [(waker, what) for waker in self.wakers for what in waker.triggers_of_plans(plans)]:
-            self.queue_triggers(told)
+        triggers = [(waker, trigger) for waker in self.wakers for trigger in waker.triggers_of_plans(plans)]
+        if triggers:
+            self.queue_triggers(triggers)
 
     def learn_view(self, view: View) -> None:
         """Let all wakers learn from a view of the store."""
         for waker in self.wakers:
             waker.learn_view(view)
 
-    def queue_triggers(self, told: Sequence[Told]) -> None:
+    def queue_triggers(self, triggers: Sequence[WakeTrigger]) -> None:
         """Queue what ended or was planned, for the thread to find whom to wake."""
         with self._lock:
-            for waker, what in told:
-                self._told[waker][what] = None
-        self.on_told()
+            for waker, trigger in triggers:
+                self._triggers[waker][trigger] = None
+        self.on_queued()
 
     def request_sweep(self) -> None:
-        """Have the thread sweep all that is parked, ``SWEEP`` after the last time at the earliest."""
+        """Have the thread sweep all parked occurrences, ``SWEEP`` after the last sweep at the earliest."""
         if self._sweep_at is None:
             self._sweep_at = max(self._clock.monotonic(), self._swept_at + SWEEP)
-            self.on_told()
+            self.on_queued()
 
     def wake_due(self) -> float:
-        """Answer about claims, wake what may go on, and sweep if that is due; return the seconds until then.
+        """Decide waiting claims, wake what may go on, and sweep if that is due; return the seconds until then.
 
-        Raises nothing; what could not be asked is asked again.
+        It raises nothing; failed reads are repeated.
         """
         self._ask_admissions()
         self._looked_at = self._clock.monotonic()
@@ -220,44 +225,44 @@ class Waking:
                 self._sweep_parked()
                 self._sweep_at, self._swept_at = None, self._looked_at
         except StoreError as error:
-            _log.debug("what is parked and may go on could not be looked for: %s", error)
+            _log.debug("parked occurrences that may go on could not be read: %s", error)
             self._sweep_at = self._looked_at + RETRY
         except Exception:  # noqa: BLE001 - logged
             if not self._stopping.is_set():
-                _log.exception("a mistake in cronsensus; please report it. What is parked is looked at again")
+                _log.exception("a mistake in cronsensus; please report it. The parked occurrences are read again")
             self._sweep_at = self._looked_at + SWEEP
         return IDLE if self._sweep_at is None else max(0.0, self._sweep_at - self._clock.monotonic())
 
     def _wake_ready(self, waker: Waker) -> None:
         """Wake what can go on, in several steps; waiting claims are decided between two of them.
 
-        What is told meanwhile goes with what is left, and else waits for the next look, after the pause.
+        Triggers that come meanwhile are processed with those that are left, or else after the pause.
         """
-        told = self._pop_triggers(waker)
-        while told and not self._stopping.is_set():
-            before = dict(told)
+        triggers = self._pop_triggers(waker)
+        while triggers and not self._stopping.is_set():
+            before = dict(triggers)
             try:
-                self._wake_runs(waker.find_wakeable(self.store, told))
+                self._wake_runs(waker.find_wakeable(self.store, triggers))
             except StoreError:
                 with self._lock:
-                    self._told[waker] = before | self._told[waker]
+                    self._triggers[waker] = before | self._triggers[waker]
                 raise
             self._ask_admissions()
-            if told:
-                told |= self._pop_triggers(waker)
+            if triggers:
+                triggers |= self._pop_triggers(waker)
 
     def _pop_triggers(self, waker: Waker) -> dict[Hashable, None]:
         with self._lock:
-            return self._told.pop(waker, {})
+            return self._triggers.pop(waker, {})
 
     def _sweep_parked(self) -> None:
-        """Wake what may go on of all that is parked."""
+        """Wake what may go on, of all parked occurrences."""
         sweeps: dict[str, Callable[[Sequence[Sleeper]], Collection[int]]] | None = None
         for page in self._parked_pages():
             if sweeps is None:
                 sweeps = {waker.on: waker.start_sweep(self.store) for waker in self.wakers}
             for on, sweep in sweeps.items():
-                if parked := [one for one in page if one.on == on]:
+                if parked := [sleeper for sleeper in page if sleeper.on == on]:
                     self._wake_runs(sweep(parked))
 
     def _parked_pages(self) -> Iterator[list[Sleeper]]:

@@ -2,8 +2,8 @@
 
 ::
 
-    take ──▶ acquired, or final: done
-      └──▶ poll with backoff ──▶ after a while join the wait queue, look once more, wait for a notification ──▶ look
+    acquire ──▶ acquired, or final: done
+      └──▶ poll with backoff ──▶ after a while join the wait queue, poll once more, wait for a notification ──▶ poll
 
 A waiting call also checks, without the store, whether the process that has the key is gone, and then takes it over.
 """
@@ -46,16 +46,16 @@ def acquire(  # noqa: PLR0917 - it is one call
     called_off: Callable[[], bool] | None = None,
     chain: tuple[tuple[str, str], ...] = (),
 ) -> Flow[Got]:
-    """Acquire the occurrence; or return it as it stands: final, or still running after ``patience`` seconds.
+    """Acquire the occurrence; or return it if it is final, or still running after ``patience`` seconds.
 
-    ``None``: it lies below what was pruned.
+    ``None``: it lies below the pruned horizon.
 
     Args:
         claims: of this process.
         wanted: the occurrence.
         ticket: of the call that it is for.
-        patience: seconds; ``None``: for as long as it takes.
-        called_off: whether to wait no longer; asked after each poll, and when ``Waiters.wake_all`` is called.
+        patience: seconds; ``None``: no limit.
+        called_off: whether to stop waiting; checked after each poll, and when ``Waiters.wake_all`` is called.
         chain: names of the claims that the caller itself holds.
     """
     got: Got = yield lambda: claims.acquire_claim(wanted, ticket)
@@ -87,7 +87,7 @@ def acquire(  # noqa: PLR0917 - it is one call
 
 
 def release_claim(answer: object, claims: Claims) -> None:
-    """Give back what was acquired for a caller that was cancelled."""
+    """Release the claim that was acquired for a cancelled caller."""
     if isinstance(answer, OwnedClaim):
         claims.settle_unneeded(answer)
 
@@ -97,7 +97,7 @@ def _is_open(got: Got) -> TypeGuard[Occurrence]:
 
 
 class _Waiting:
-    """One caller's wait for an occurrence that another call has."""
+    """A caller's wait for an occurrence that another call has."""
 
     def __init__(
         self, claims: Claims, seen: Occurrence, patience: float | None, called_off: Callable[[], bool] | None
@@ -117,11 +117,11 @@ class _Waiting:
 
     @property
     def is_over(self) -> bool:
-        """Whether the caller wants to wait no longer."""
+        """Whether the caller does not want to wait any longer."""
         return self._clock.monotonic() >= self._until or self._called_off()
 
     def is_free(self, seen: Occurrence) -> bool:
-        """Whether it may be taken: it has no holder, or its holder is dead by now. Few questions to the store."""
+        """Whether the occurrence may be claimed: it has no holder, or its holder has died. Reads the store rarely."""
         if seen.state is State.PENDING:
             return True
         now = self._clock.monotonic()
@@ -133,7 +133,7 @@ class _Waiting:
         return self._claims.reclaim_if_dead(holder)
 
     def for_news(self) -> Generator[Callable[[], None] | Pause, bool, None]:
-        """Wait for a reason to look: a notification, a dead holder, the next poll, or the timeout."""
+        """Wait for a reason to poll: a notification, a dead holder, the time, or the timeout."""
         if not self._has_joined and self._clock.monotonic() >= self._joins_at:
             yield self._join_queue
             return  # it may have ended before the queue was joined
@@ -155,7 +155,7 @@ class _Waiting:
             self._joins_at = float("inf")
 
     def has_won(self) -> None:
-        """Note that the caller has acquired the occurrence; other waiters are notified when it ends."""
+        """Record that the caller has acquired the occurrence; other waiters are notified when it ends."""
         self._has_won = True
 
     def stop_waiting(self) -> None:

@@ -1,4 +1,4 @@
-"""One call of a guarded function: which occurrence it wants, and whether a recorded one has its payload."""
+"""The key of a call of a guarded function, and the comparison of its payload with a recorded one."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _log = Logger("cronsensus.once")
 
 @dataclass(frozen=True, slots=True)
 class CallKey:
-    """One key of one implicit job, or one of its nominal times.
+    """The occurrence of a guarded function that a call wants, by key or by nominal time.
 
     Attributes:
         fingerprint: of the call's payload.
-        fields: what the values in the key are called.
-        lenient: another payload gets the recorded result.
-        zone: of what the run shows as its local time.
+        fields: the names of the values in the key.
+        lenient: a call with another payload gets the recorded result.
+        zone: the time zone of the run's local time.
     """
 
     spec: JobSpec
@@ -40,39 +40,41 @@ class CallKey:
 
     @property
     def name(self) -> tuple[str, str]:
-        """What names it in the namespace."""
+        """Its name in the namespace: job and key."""
         return self.spec.name, self.key
 
     def differs_from(self, recorded: str | None) -> Difference | None:
-        """Return how the payload differs from the one of a fingerprint, as far as that matters."""
-        found = find_difference(self.fingerprint, recorded)
-        if found is not None and self.lenient:
-            if found.names:
+        """Return the difference from a recorded fingerprint, if it is to be refused."""
+        difference = find_difference(self.fingerprint, recorded)
+        if difference is not None and self.lenient:
+            if difference.names:
                 _log.info("%s is called with another payload under the key %s", self.spec.name, self.key)
-            found = replace(found, names=()) if found.kinds else None
-        return found
+            difference = replace(difference, names=()) if difference.kinds else None
+        return difference
 
-    def payload_mismatch(self, found: Difference, other: str, occurrence: Occurrence | None) -> PayloadMismatch:
+    def payload_mismatch(self, difference: Difference, other: str, occurrence: Occurrence | None) -> PayloadMismatch:
         """Return the error for a call with another payload than the recorded one. It has names, never values."""
         name, key = self.spec.name, self.key
-        if found.kinds:
-            fields = ", ".join(self.fields[place] for place in found.kinds if place < len(self.fields)) or "a value"
-            example = self.fields[found.kinds[0]] if self.fields else "name"
+        if difference.kinds:
+            fields = (
+                ", ".join(self.fields[place] for place in difference.kinds if place < len(self.fields)) or "a value"
+            )
+            example = self.fields[difference.kinds[0]] if self.fields else "name"
             why = (
                 f"{fields} in the key is spelled as there, and is of another kind, such as 1, '1' and True: pass one "
                 f"kind, or write {{{example}!r}} in the key to keep them apart"
             )
         else:
             why = (
-                f"{', '.join(found.names)} differ{'s' if len(found.names) == 1 else ''} (compared here: "
-                f"{', '.join(found.given)}; recorded: {', '.join(found.recorded)}). If it is the same call, say what "
-                "of it counts, by payload=; if it is another one, it needs another key"
+                f"{', '.join(difference.names)} differ{'s' if len(difference.names) == 1 else ''} (compared here: "
+                f"{', '.join(difference.given)}; recorded: {', '.join(difference.recorded)}). If it is the same call, "
+                "say what of it counts, by payload=; if it is another one, it needs another key"
             )
         return PayloadMismatch(
             f"{name!r} was called under the key {key!r} with another payload than {other}: {why}. To have it run anew: "
             f"`cronsensus once forget {name} {key!r}`",
             occurrence=occurrence,
-            differs=found.names,
-            given=found.given,
-            recorded=found.recorded,
+            differs=difference.names,
+            given=difference.given,
+            recorded=difference.recorded,
         )

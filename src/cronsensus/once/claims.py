@@ -2,12 +2,12 @@
 
 ::
 
-    take ──▶ OwnedClaim ──▶ the function runs ──▶ settle ──▶ recorded
-      │        └── the store is away: the background queue goes on trying to settle it
-      └──▶ the occurrence as it stands, if another call has it or had it
+    acquire_claim ──▶ OwnedClaim ──▶ the function runs ──▶ record_end ──▶ recorded
+      │                 └── the store is away: the background queue keeps trying to record the end
+      └──▶ the present occurrence, if another call has it or had it
 
-A claim of a dead process is free as soon as a waiting process has noticed. The session and its claims are those of
-``outside/claims.py``.
+The claim of a dead process is free as soon as a waiting process has noticed the death. The session and its claims are
+those of ``outside/claims.py``.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from cronsensus.process.logger import Logger
 _log = Logger("cronsensus.once")
 
 TRIES = 3
-"""How often a busy store is asked for a claim."""
+"""How often a claim is attempted at a busy store."""
 LOOKS = 10
-"""How often a key is tried that is refused and then not found."""
+"""How often a key is tried again that was refused and then not found."""
 MAINTAIN_EVERY = 300.0
 """Seconds between two rounds of maintenance."""
 MOST_PRUNED = 200
@@ -52,40 +52,40 @@ class Claims(OutsideClaims):
     def _set_up(self) -> None:
         self.waiters: Waiters = Waiters(self.clock, lambda: self.store)
         self._asked: weakref.WeakKeyDictionary[Ticket, tuple[str, str]] = weakref.WeakKeyDictionary()
-        """For which keys calls ask just now: an answer may be on its way, unless the call is gone."""
+        """The keys that calls are acquiring now: an answer may be on its way, unless the call is gone."""
         self._waits: dict[tuple[str, str], list[tuple[str, str]]] = {}
         self._maintained_at = -MAINTAIN_EVERY
 
     @property
     def is_idle(self) -> bool:
-        """Whether no call holds a claim, asks or waits."""
+        """Whether no call holds, acquires or waits for a claim."""
         with self._lock:
             return not self._held and not self._asked_keys() and not self.waiters
 
     def close(self) -> None:
-        """Close the session and connections; claims that are still held are given back."""
+        """Close the session and connections; claims that are still held are released."""
         self.waiters.close()
         super().close()
 
     # --- acquiring ----------------------------------------------------------------------------------------------------
 
     def acquire_claim(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | Occurrence | None:
-        """Acquire the occurrence, or return it as it stands; ``None``: it is below the horizon, or its job is paused.
+        """Acquire the occurrence, or return it if it is taken; ``None``: it is below the horizon, or its job is paused.
 
         Args:
             wanted: the occurrence.
             ticket: of the call that it is for, which keeps it for as long as the call goes on.
 
         Raises:
-            PayloadMismatch: it is, or was, about another payload.
-            StoreError: the store cannot be asked. A claim granted all the same is given back.
+            PayloadMismatch: it has, or had, another payload.
+            StoreError: the store cannot be used. A claim that was granted all the same is released.
         """
-        for left in reversed(range(TRIES)):
+        for tries_left in reversed(range(TRIES)):
             try:
                 return self._acquire_once(wanted, ticket)
             except StoreBusy as error:
-                # Many calls came at the same moment, and others went first. Nothing was written.
-                if not left:
+                # Many calls came at the same moment, and others were first. Nothing was written.
+                if not tries_left:
                     raise
                 _log.debug("%s is asked for once more: %s", wanted.key, error)
         raise AssertionError
@@ -94,15 +94,15 @@ class Claims(OutsideClaims):
         self._host.refuse_if_emptied()
         self.define_jobs(wanted.spec)
         for _ in range(LOOKS):
-            held = self._try_acquire(wanted, ticket)
-            if held is NotWon.PRUNED:
+            answer = self._try_acquire(wanted, ticket)
+            if answer is NotWon.PRUNED:
                 return None
-            if held is NotWon.UNKNOWN:
-                # The store forgot it, with all that was recorded of it.
+            if answer is NotWon.UNKNOWN:
+                # The store lost the job, with all of its records.
                 self.define_jobs(wanted.spec, anew=True)
                 continue
-            if not isinstance(held, NotWon):
-                return self._of_this_payload(held, wanted)
+            if not isinstance(answer, NotWon):
+                return self._of_this_payload(answer, wanted)
             seen = self.read_occurrence(wanted)
             if seen is not None and seen.state is State.CANCELLED and seen.reason == NOT_ASKED_FOR:
                 self.store.forget(wanted.spec.name, seen.key, by=self.name, why="asked for again", only=seen.id)
@@ -113,32 +113,32 @@ class Claims(OutsideClaims):
         raise StoreBusy(f"{wanted.spec.name!r}: the key {wanted.key!r} comes and goes; try again")
 
     def _of_this_payload(self, held: OwnedClaim, wanted: CallKey) -> OwnedClaim:
-        """Return the claim, unless an attempt that was cut off had another payload."""
-        found = wanted.differs_from(held.claim.fingerprint)
-        if found is None:
+        """Return the claim, unless an earlier attempt that was cut off had another payload."""
+        difference = wanted.differs_from(held.claim.fingerprint)
+        if difference is None:
             return held
         self.settle_unneeded(held)
-        raise wanted.payload_mismatch(found, "an attempt that was cut off", None)
+        raise wanted.payload_mismatch(difference, "an attempt that was cut off", None)
 
     def read_occurrence(self, wanted: CallKey) -> Occurrence | None:
-        """Return the occurrence as it stands; a claim of this process whose answer was lost is given back first.
+        """Return the present occurrence; a claim of this process whose answer was lost is released first.
 
         Raises:
-            PayloadMismatch: it is about another payload.
+            PayloadMismatch: it has another payload.
         """
         where = OccurrenceFilter(job=wanted.spec.name, key=wanted.key)
-        found = self.store.occurrences(where, limit=1)
-        if found and found[0].state is State.RUNNING and self._was_left(found[0]):
-            found = self.store.occurrences(where, limit=1)
-        if not found:
+        occurrences = self.store.occurrences(where, limit=1)
+        if occurrences and occurrences[0].state is State.RUNNING and self._was_left(occurrences[0]):
+            occurrences = self.store.occurrences(where, limit=1)
+        if not occurrences:
             return None
-        differs = wanted.differs_from(found[0].fingerprint)
+        differs = wanted.differs_from(occurrences[0].fingerprint)
         if differs is not None:
-            raise wanted.payload_mismatch(differs, f"the call that is {found[0].state} there", found[0])
-        return found[0]
+            raise wanted.payload_mismatch(differs, f"the call that is {occurrences[0].state} there", occurrences[0])
+        return occurrences[0]
 
     def _was_left(self, seen: Occurrence) -> bool:
-        """Settle a claim that this process holds for no call any more; return whether there was one."""
+        """Record the end of a claim that no call of this process needs any more; return whether there was one."""
         with self._lock:
             held = self._held.get((seen.id, seen.token))
             asked = (seen.job, seen.key) in self._asked_keys()
@@ -153,7 +153,7 @@ class Claims(OutsideClaims):
         self._host.unpin_session()
         if seen.session != session.session:
             return False
-        # The answer to an ``acquire`` of this process was lost, and nothing works on the claim.
+        # The answer to an ``acquire`` of this process was lost, so nobody runs the claim.
         self.store.step(seen.session, Step(ends=(uncounted_end(seen.id, seen.token, seen.session),)))
         return True
 
@@ -167,9 +167,9 @@ class Claims(OutsideClaims):
         try:
             return self._ask_for(wanted, ticket)
         except LeaseLost:
-            # The session was declared dead; this process is alive, and begins a new one.
+            # The session was declared dead; this process is alive, and opens a new one.
             return self._ask_for(wanted, ticket)
-        finally:  # an answer that was lost is found by the next look at the key, or in the list of a renewal
+        finally:  # a lost answer is found by the next read of the key, or in the list of a renewal
             with self._lock:
                 self._asked.pop(ticket, None)
 
@@ -188,17 +188,17 @@ class Claims(OutsideClaims):
         return held
 
     def _list_held_keys(self) -> set[tuple[int, int]] | None:
-        """Return the claims that calls hold; ``None`` while a call asks, because its answer may be on the way."""
+        """Return the claims that calls hold; ``None`` while a call acquires, because its answer may be on the way."""
         with self._lock:
             return None if self._asked_keys() else set(self._held)
 
     # --- calls that wait for calls ------------------------------------------------------------------------------------
 
     def note_waiting(self, chain: Iterable[tuple[str, str]], name: tuple[str, str]) -> None:
-        """Note that a call, which holds the keys of ``chain``, waits for another one.
+        """Record that a call, which holds the keys of ``chain``, waits for another one.
 
         Raises:
-            ConfigurationError: that one waits for one of these, so none would ever go on.
+            ConfigurationError: that call waits for one of these keys: a deadlock.
         """
         mine = tuple(chain)
         if not mine:
@@ -206,31 +206,31 @@ class Claims(OutsideClaims):
         with self._lock:
             seen, todo = set(), [name]
             while todo:
-                one = todo.pop()
-                if one in mine:
+                key = todo.pop()
+                if key in mine:
                     raise ConfigurationError(
                         f"{mine[-1][0]!r} under the key {mine[-1][1]!r} would wait for {name[0]!r} under {name[1]!r}, "
                         "which waits for it: neither would ever end; call one of the two without its guard, by "
-                        "`.function`, or always call them in one order"
+                        "`.function`, or always call them in key order"
                     )
-                if one not in seen:
-                    seen.add(one)
-                    todo += self._waits.get(one, ())
-            for one in mine:
-                self._waits.setdefault(one, []).append(name)
+                if key not in seen:
+                    seen.add(key)
+                    todo += self._waits.get(key, ())
+            for key in mine:
+                self._waits.setdefault(key, []).append(name)
 
     def waits_no_more(self, chain: Iterable[tuple[str, str]], name: tuple[str, str]) -> None:
-        """Take back what was noted."""
+        """Remove what ``note_waiting`` recorded."""
         with self._lock:
-            for one in chain:
-                waited_for = self._waits.get(one, [])
+            for key in chain:
+                waited_for = self._waits.get(key, [])
                 if name in waited_for:
                     waited_for.remove(name)
                 if not waited_for:
-                    self._waits.pop(one, None)
+                    self._waits.pop(key, None)
 
     def _as_known(self, spec: JobSpec) -> JobSpec:
-        """Return a definition under the name that its function has in the store; warn if it is another function's."""
+        """Return a definition with the function's name in the store; warn if the name is another function's."""
         if not spec.name.startswith(GUARDED) or spec.function == spec.name:
             return spec
         known = self.store.job(spec.name)
@@ -248,10 +248,10 @@ class Claims(OutsideClaims):
         )  # fmt: skip
         return spec
 
-    # --- how it ended -------------------------------------------------------------------------------------------------
+    # --- ending -------------------------------------------------------------------------------------------------------
 
     def drop_settled(self, held: OwnedClaim, *, accepted: bool = False) -> None:
-        """Drop a claim that the store has settled, and notify waiting processes."""
+        """Drop a claim whose end the store has recorded, and notify waiting processes."""
         super().drop_settled(held, accepted=accepted)
         ran_for = self.clock.monotonic() - held.started
         self.waiters.notify_of_end(held.claim.id, ran_for=ran_for, attempt=held.claim.attempt)
@@ -260,7 +260,7 @@ class Claims(OutsideClaims):
         """Drop a claim, and wake the calls that wait for it here."""
         try:
             super().drop_claim(held)
-        finally:  # also where a signal handler raises: nobody would drop it any more
+        finally:  # also if a signal handler raises, because nobody would drop it later
             with self._lock:
                 self._held.pop((held.claim.id, held.claim.token), None)
         self.waiters.wake_calls(held.claim.id)
@@ -268,7 +268,7 @@ class Claims(OutsideClaims):
     # --- maintenance --------------------------------------------------------------------------------------------------
 
     def maintain_store(self) -> None:
-        """Prune what was kept long enough, and close what was not asked for again in that time; at intervals."""
+        """Prune old rows, and close keys that were not called again within ``keep``; at intervals."""
         now = self.clock.monotonic()
         with self._lock:
             if now - self._maintained_at < MAINTAIN_EVERY:
@@ -285,11 +285,11 @@ class Claims(OutsideClaims):
         where = OccurrenceFilter(job=spec.name, states=(State.PENDING,))
         now = self.store.now()
         for seen in self.store.occurrences(where, limit=MOST_CLOSED, newest_first=False):
-            # What failed was made due when it may go; what was cut off is due at once.
+            # A failed key is due when it may be closed; a call that was cut off is due at once.
             if seen.due_at + (timedelta(0) if seen.error is not None else spec.policies.keep) > now:
                 continue
             ticket = Ticket()
             held = self._try_acquire(CallKey(spec, seen.key, seen.scheduled_for), ticket)
             if not isinstance(held, NotWon):
-                # Acquired as by a call, so that no call can begin with it at the same moment.
+                # Acquired like a call, so that no call can start under the key at the same moment.
                 self.record_end(held, End.of(held.claim, Final(State.CANCELLED, NOT_ASKED_FOR)))

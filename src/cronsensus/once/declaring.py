@@ -1,4 +1,4 @@
-"""Guard functions: the decorators of a ``Scheduler``."""
+"""The decorators ``once`` and ``once_per`` of a ``Scheduler``, which guard functions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cronsensus.once.once import CallKeyOf, Once, RecordedKeyOf
 
 MOST_CRASHES = 10
-"""A call that kills its process must not kill every process that repeats it."""
+"""Default for ``max_crashes``: a call that kills its process must not kill every process that repeats it."""
 _PER_OPTIONS = {"name", "early", "keep", "on_busy", "on_error", "on_crash", "max_crashes", "wait_for"}
 _OPTIONS = (_PER_OPTIONS - {"early"}) | {"key", "transaction", "payload", "on_mismatch"}
 
@@ -40,12 +40,12 @@ class Guards:
     """The functions that a scheduler guards.
 
     Attributes:
-        claims: what holds this process's claims in the store.
-        guarded: where each is defined, by the name of its implicit job.
+        claims: returns the claims of this process in the store.
+        guarded: the place of each guarded function's definition, by the name of its implicit job.
     """
 
     def __init__(self, claims: Callable[[], Claims], zone: Callable[[], str]) -> None:
-        """Guard functions by ``claims``, in the time ``zone`` of cron expressions that name none."""
+        """Guard functions by ``claims``; ``zone`` is the time zone of cron expressions without one."""
         self.claims = claims
         self.guarded: dict[str, str] = {}
         self._zone = zone
@@ -95,13 +95,13 @@ class Guards:
         name: str | None = None,
         **unknown: Never,
     ) -> Any:
-        """Let a function run once for each key, in any process; a repeat gets the recorded result.
+        """Run a function once for each key, in any process; a repeat gets the recorded result.
 
-        For message handlers, webhooks, Celery tasks, any function, sync or async. No node need run. The result is kept
-        as JSON: a repeat gets a list where the function returned a tuple.
+        For message handlers, webhooks, Celery tasks, any function, sync or async. It needs no running node. The result
+        is kept as JSON: a repeat gets a list where the function returned a tuple.
 
-        Not prevented: that a call whose process is frozen for longer than the lease goes on beside the one that took
-        its key over. Only the effects of ``transaction=True`` cannot happen twice.
+        Not prevented: a call whose process is frozen for longer than the lease goes on beside the call that took its
+        key over. Only the effects of ``transaction=True`` cannot happen twice.
 
         Args:
             key: a template over the function's arguments, such as ``"charge:{order_id}"``; or a function that is called
@@ -109,27 +109,27 @@ class Guards:
             keep: how long a repeat gets the recorded result; after that it runs the function anew.
             on_busy: while another call runs under the key: ``"wait"`` for its result, ``"skip"`` (return ``None``), or
                 ``"raise"`` ``StillRunning``.
-            on_error: after an exception the key is ``"free"`` for the next call; or ``"keep"`` it: repeats raise
-                ``RunFailed``, which names the recorded error.
-            transaction: hand the function a connection, before its own arguments, and commit what it writes there
-                together with the key and the result. SQL stores only. An async function gets one to ``await``.
+            on_error: after an exception: ``"free"`` the key for the next call; or ``"keep"`` it: repeats raise
+                ``RunFailed`` with the recorded error.
+            transaction: pass the function a connection, before its own arguments, and commit its writes there together
+                with the key and the result. SQL stores only. An async function gets an async connection.
             payload: what must be the same in all calls under a key: names of arguments, or of parts of them such as
-                ``"message.body"``; or a function that is called with the same arguments and returns what counts.
-                ``None``: all arguments that are plain values (text, numbers, dates, lists, dicts, dataclasses), without
-                what a broker changes when it delivers again (``redelivered``, ``delivery_tag``, …).
-            on_mismatch: another payload under the key of a recorded call is an ``"error"``, ``PayloadMismatch``; or
-                ``"return"`` what is recorded.
-            on_crash: of the process: let the next call, or one that waits, run it again (``"retry"``), or close the key
-                as failed (``"fail"``), for what must not be done twice whatever happens.
-            max_crashes: after so many the key is closed as failed.
-            wait_for: longest wait for another call; then ``StillRunning``. ``None``: for as long as it takes.
-            name: tells guarded functions apart. Defaults to the function's own.
-            unknown: refused, with what may have been meant.
+                ``"message.body"``; or a function that is called with the same arguments and returns the values to
+                compare. ``None``: all arguments with plain values (text, numbers, dates, lists, dicts, dataclasses),
+                without those that a broker changes when it delivers again (``redelivered``, ``delivery_tag``, …).
+            on_mismatch: if the key of a recorded call comes with another payload: ``"error"`` (``PayloadMismatch``), or
+                ``"return"`` the recorded result.
+            on_crash: if the process dies: the next or a waiting call runs it again (``"retry"``), or the key is closed
+                as failed (``"fail"``), for work that must never be done twice.
+            max_crashes: after this many crashes the key is closed as failed.
+            wait_for: longest wait for another call; then ``StillRunning``. ``None``: no limit.
+            name: distinguishes guarded functions. Defaults to the function's own.
+            unknown: any other option is refused, with the nearest known name.
 
         Raises:
-            InvalidOption: an unknown or impossible option; a key that names an argument which the function has not.
-            DuplicateJob: the name is taken by another guarded function.
-            UnsupportedFunction: no function.
+            InvalidOption: an unknown or invalid option; or the key has an argument that the function does not have.
+            DuplicateJob: another guarded function has the name.
+            UnsupportedFunction: it is not a function.
         """
         refuse_unknown(unknown, _OPTIONS, "once")
         options = read_options(keep, on_busy, on_error, on_crash, max_crashes, wait_for)
@@ -137,7 +137,7 @@ class Guards:
 
         def decorate(function: Any = None, *args: Any, **kwargs: Any) -> Once[..., Any]:
             if callable(key) and (args or kwargs or not callable(function)):
-                # `key` is the function, and this is a call of what it became.
+                # `key` is the function, and this is a call of the wrongly decorated function.
                 raise _missing_parentheses("once", "key='charge:{order_id}'")
             looked_at = inspect_guarded(function, name)
             signature = _callers_signature(looked_at, transaction=transaction)
@@ -178,25 +178,25 @@ class Guards:
         name: str | None = None,
         **unknown: Never,
     ) -> GuardedOrSkipped:
-        """Let a function run once for each slot of a trigger, for programs with a timer of their own on every replica.
+        """Run a function once for each slot of a trigger, for programs with a timer of their own on every replica.
 
-        A slot reaches from one nominal time to the next, by the store's clock. A call in a slot that is done gets the
-        recorded result; a call in a slot that is being run returns ``None``.
+        A slot reaches from one nominal time to the next, by the store's clock. If its call has ended, later calls get
+        the recorded result; while it is running, they return ``None``.
 
         Args:
-            period: a trigger, as the program's own timer has it; or a duration.
-            early: a call so much before the next nominal time means that one; at most half of the slot.
-            keep: how long slots are remembered. Defaults to 30 days.
+            period: a trigger, the same as the program's own timer; or a duration.
+            early: a call at most this much before the next nominal time counts for that; at most half of the slot.
+            keep: how long slots are kept. Defaults to 30 days.
             on_busy: as for ``once``. Defaults to ``"skip"``.
             on_error: as for ``once``: ``"free"`` lets another replica try in the same slot.
             on_crash: as for ``once``.
-            max_crashes: likewise.
-            wait_for: likewise.
-            name: likewise.
-            unknown: likewise.
+            max_crashes: as for ``once``.
+            wait_for: as for ``once``.
+            name: as for ``once``.
+            unknown: as for ``once``.
 
         Raises:
-            InvalidTrigger, InvalidDuration: no trigger, and no duration.
+            InvalidTrigger, InvalidDuration: ``period`` is neither a trigger nor a duration.
             InvalidOption, DuplicateJob, UnsupportedFunction: as ``once``.
         """
         refuse_unknown(unknown, _PER_OPTIONS, "once_per")
@@ -240,7 +240,8 @@ class Guards:
             )
         spec = JobSpec(
             name=name,
-            # No node registers a function of this name: it runs where it is called. It tells two programs apart.
+            # No node registers a function of this name: it runs where it is called. The name shows if two programs
+            # differ.
             function=identity_of(looked_at),
             policies=options["policies"],
             executor=looked_at.registered.executor,
@@ -262,7 +263,7 @@ class Guards:
 
 
 def inspect_guarded(function: Callable[..., Any], name: str | None) -> Function:
-    """Return what is to know of a function that is to be guarded."""
+    """Inspect a function that is to be guarded."""
     from cronsensus.once.once import Once
 
     plain = function.function if isinstance(function, Once) else function
@@ -276,7 +277,7 @@ def inspect_guarded(function: Callable[..., Any], name: str | None) -> Function:
 
 
 def _callers_signature(looked_at: Function, *, transaction: bool) -> inspect.Signature | None:
-    """Return what callers pass."""
+    """Return the signature for callers."""
     signature = looked_at.signature
     if not transaction or signature is None:
         return signature

@@ -1,12 +1,12 @@
-"""Which key a call has: a template over its arguments, checked where it is written.
+"""The key of a call: a template over its arguments, checked where it is written.
 
-A key that says less than it seems to is worse than none: two payments under one key are one payment. So different
-values never give one text, and what has no text of its own has no place in a key.
+An ambiguous key is worse than none: two payments under the same key are a single payment. So different values never
+give the same text, and a value without a text of its own is refused.
 
 ::
 
-    charge:{order_id}        7           charge:7               as it is read, while that can be read in one way only
-    {tenant}:{order}         a:b, c      ~2:"a:b":"c"           each value quoted, where it cannot
+    charge:{order_id}        7           charge:7               plain, if it can be read back in only one way
+    {tenant}:{order}         a:b, c      ~2:"a:b":"c"           each value quoted, if it cannot
     anything beyond 400 characters       ~2#<hash>:<its beginning>
 
 ``~2`` is the version of this form.
@@ -42,9 +42,10 @@ class Key:
     """The key of a call.
 
     Attributes:
-        text: as the store has it.
-        kinds: of the values in it, one letter each: ``1``, ``"1"`` and ``True`` are spelled alike and are not the same.
-        fields: what the values are called.
+        text: as stored.
+        kinds: the types of the values in it, a letter each: ``1``, ``"1"`` and ``True`` have the same spelling, but are
+            not the same.
+        fields: the names of the values.
     """
 
     text: str
@@ -73,15 +74,15 @@ class KeyOf:
     """
 
     def __init__(self, key: str | Callable[..., str], name: str, signature: inspect.Signature | None) -> None:
-        """Check ``key`` against what the function takes.
+        """Check ``key`` against the function's parameters.
 
         Args:
             key: a template such as ``"charge:{order_id}"``, or a function that is called with the same arguments.
-            name: of the function, for people.
-            signature: what callers pass; ``None`` when Python cannot tell.
+            name: of the function, for messages.
+            signature: the callers' parameters; ``None`` if Python cannot tell.
 
         Raises:
-            InvalidOption: no template, or one that names an argument that the function does not have.
+            InvalidOption: it is no template, or names an argument that the function does not have.
         """
         self._key = key
         self._name = name
@@ -96,7 +97,7 @@ class KeyOf:
 
         Raises:
             TypeError: the function cannot be called with them.
-            InvalidOption: what comes of them can be no key.
+            InvalidOption: the resulting text is no valid key.
         """
         if callable(self._key):
             return self._spell_own(self._key(*args, **kwargs))
@@ -113,11 +114,11 @@ class KeyOf:
         plain = self._join_texts(texts)
         text = plain
         if not self._can_be_read_back(texts) or not _is_free(plain):
-            text = _QUOTED + self._join_texts([json.dumps(one, ensure_ascii=False) for one in texts])
+            text = _QUOTED + self._join_texts([json.dumps(text, ensure_ascii=False) for text in texts])
         return Key(check_key(_shorten_key(text, plain)), kinds, tuple(part.field for part in self._parts))
 
     def bind_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, partly: bool = False) -> dict[str, Any]:
-        """Return what a call passes, by name, with the defaults; ``partly``: some of it may be left out.
+        """Return a call's arguments by name, with the defaults; ``partly``: some may be missing.
 
         Raises:
             TypeError: the function cannot be called with them.
@@ -127,9 +128,9 @@ class KeyOf:
         bound = (self._signature.bind_partial if partly else self._signature.bind)(*args, **kwargs)
         bound.apply_defaults()
         given = dict(bound.arguments)
-        for each in self._signature.parameters.values():
-            if each.kind is inspect.Parameter.VAR_KEYWORD:
-                given.update(given.pop(each.name))
+        for parameter in self._signature.parameters.values():
+            if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                given.update(given.pop(parameter.name))
         return given
 
     # --- the template -------------------------------------------------------------------------------------------------
@@ -161,7 +162,7 @@ class KeyOf:
         return "".join(part.before + text for part, text in zip(self._parts, texts, strict=True)) + self._end
 
     def _can_be_read_back(self, texts: list[str]) -> bool:
-        """Whether the values can be told from the text between them in one way only."""
+        """Whether a joined text can be split into the values in only one way."""
         return all(
             following.before and following.before[0] not in text
             for text, following in zip(texts, self._parts[1:], strict=False)
@@ -211,17 +212,17 @@ class KeyOf:
             raise self._no_text(part.field, value)
 
     def _spell_container(self, value: Any, field: str) -> str:
-        """Return a container as ``repr`` would spell it, whatever order a dict's keys were put in."""
+        """Return the ``repr`` of a container, with the keys of dicts sorted."""
         if isinstance(value, dict) and not _has_own_text(value):
             items = sorted(
-                f"{self._spell_container(key, field)}: {self._spell_container(one, field)}"
-                for key, one in value.items()
+                f"{self._spell_container(key, field)}: {self._spell_container(item, field)}"
+                for key, item in value.items()
             )
             return f"{{{', '.join(items)}}}"
         if type(value) is list:
-            return f"[{', '.join(self._spell_container(one, field) for one in value)}]"
+            return f"[{', '.join(self._spell_container(item, field) for item in value)}]"
         if type(value) is tuple:
-            inner = ", ".join(self._spell_container(one, field) for one in value)
+            inner = ", ".join(self._spell_container(item, field) for item in value)
             return f"({inner},)" if len(value) == 1 else f"({inner})"
         if value is not None:
             self._require_said(_Part("", field, "", "r"), value)
@@ -244,7 +245,7 @@ class KeyOf:
         key = text if _is_free(text) else _QUOTED + json.dumps(text, ensure_ascii=False)
         return Key(check_key(_shorten_key(key, text)), "s", ("key",))
 
-    # --- what cannot be -----------------------------------------------------------------------------------------------
+    # --- errors -------------------------------------------------------------------------------------------------------
 
     def _all_alike(self, field: str, what: str) -> InvalidOption:
         return InvalidOption(
@@ -265,7 +266,7 @@ def require_argument(option: str, field: str, name: str, signature: inspect.Sign
     """Raise unless a function has the argument that a field such as ``order.id`` begins with.
 
     Raises:
-        InvalidOption: it does not; says what it has.
+        InvalidOption: it does not; the message lists its arguments.
     """
     from difflib import get_close_matches
 
@@ -275,9 +276,9 @@ def require_argument(option: str, field: str, name: str, signature: inspect.Sign
     if signature is None:
         return
     parameters = signature.parameters.values()
-    known = [each.name for each in parameters if each.kind in _NAMED]
-    variadic = [each.name for each in parameters if each.kind is inspect.Parameter.VAR_POSITIONAL]
-    if named in (*known, *variadic) or any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters):
+    known = [parameter.name for parameter in parameters if parameter.kind in _NAMED]
+    variadic = [parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.VAR_POSITIONAL]
+    if named in (*known, *variadic) or any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
         return
     close = get_close_matches(named, known, n=1)
     has = f"it has {', '.join(known)}" if known else "it has none"
@@ -296,12 +297,12 @@ def _first_name(field: str) -> str:
 
 
 def _has_own_text(value: Any) -> bool:
-    """Whether a container is of a type that writes itself, such as a named tuple."""
+    """Whether a container's type has a text of its own, such as a named tuple."""
     return type(value) not in {list, tuple} and not isinstance(value, dict)
 
 
 def _is_free(text: str) -> bool:
-    """Whether a text can be a key as it is, and is none of ours."""
+    """Whether a text can be a key unchanged, without being mistaken for a quoted key or a nominal time."""
     return not text.startswith((_VERSION, SCHEDULED_KEY_PREFIX)) and "\0" not in text
 
 
@@ -311,5 +312,5 @@ def _shorten_key(key: str, plain: str) -> str:
     try:
         digest = hashlib.blake2b(key.encode(), digest_size=32).hexdigest()
     except UnicodeEncodeError:
-        return check_key(key[:LONGEST_KEY])  # half a character; says so
+        return check_key(key[:LONGEST_KEY])  # a lone surrogate: check_key raises
     return f"{_HASHED}{digest}:{plain[:_SHOWN]}".replace("\0", "\\0")

@@ -4,7 +4,7 @@
 
     call ──▶ key ──▶ won ──▶ the function runs ──▶ its result is recorded ──▶ returned
               │                    └── raised: the key is free again (or kept), and the exception goes on
-              └──▶ it ran before: the recorded result, or an error that names the recorded one
+              └──▶ it ran before: the recorded result, or an error that contains the recorded one
               └──▶ it is running: wait, skip, or raise
 """
 
@@ -54,7 +54,7 @@ INTERRUPTED = Ending(
     error=RunError(type="Interrupted", message="the call was left before it was known how its function ended"),
 )
 AGAIN = 2
-"""How often a function is run again after its transaction gave way to another one, as another attempt."""
+"""How often a function is run again, as another attempt, after the database rolled its transaction back."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -62,18 +62,18 @@ R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 
 CallKeyOf = Callable[[JobSpec, tuple[Any, ...], dict[str, Any]], CallKey]
-"""Returns the occurrence that a call asks for. May ask the store."""
+"""Returns the key of a call. May read the store."""
 RecordedKeyOf = Callable[[tuple[Any, ...], dict[str, Any]], str]
 """Returns the key under which a call is recorded. Arguments that are not in it may be left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """What a call does while another one has the key.
+    """What a call does while another call has the key.
 
     Attributes:
-        patience: seconds of waiting for them; ``None``: for as long as it takes.
-        called_off: whether to wait no longer.
+        patience: seconds to wait for the other call; ``None``: no limit.
+        called_off: whether to stop waiting.
     """
 
     on_busy: OnBusy
@@ -85,12 +85,12 @@ _OF_TASKS = ("delay", "apply_async", "send", "enqueue", "s", "si", "signature")
 
 
 class Once(Generic[P, R_co]):
-    """A function that runs once for each key. Calling it runs it, or returns what was recorded.
+    """A function that runs once for each key. Calling it runs it, or returns the recorded result.
 
     Made by ``Scheduler.once``, ``Scheduler.once_per`` and ``Scheduler.startup``.
 
     Attributes:
-        name: of the implicit job whose occurrences the keys are.
+        name: of the implicit job; each key is an occurrence of it.
         function: the function itself, without a guard.
     """
 
@@ -124,7 +124,7 @@ class Once(Generic[P, R_co]):
         patience = 0.0 if on_busy != "wait" else None if wait_for is None else wait_for.total_seconds()
         self._how = How(on_busy, patience)
         if transaction:
-            # Frameworks read the signature for what to pass, and the connection is not passed.
+            # Frameworks read the signature to know what to pass, and callers do not pass the connection.
             with contextlib.suppress(ValueError, TypeError):
                 shown = inspect.signature(function)
                 self.__signature__: inspect.Signature = shown.replace(parameters=[*shown.parameters.values()][1:])
@@ -135,27 +135,27 @@ class Once(Generic[P, R_co]):
         """Run the function, unless it has run under this key; return its result, or the recorded one.
 
         Raises:
-            RunFailed: it failed for good under this key; the message names the recorded error.
+            RunFailed: it failed for good under this key; the message has the recorded error.
             PayloadMismatch: a recorded call has this key, and other arguments.
-            StillRunning: it is running elsewhere, and this call is not to wait, or has waited long enough.
-            LeaseLost: it ran, but too long without a sign of life, and was taken over; its result is not recorded.
+            StillRunning: it is running elsewhere, and this call does not wait, or has waited long enough.
+            LeaseLost: it ran, but showed no sign of life for too long, and was taken over; its result is not recorded.
             InvalidOption: the key cannot be made from these arguments.
             InvalidPayload: the result is not JSON. The key is kept, because the work was done.
-            StoreError: the store cannot be asked, and nothing was run; or it could not record the result, which this
-                process goes on trying.
+            StoreError: the store cannot be used, and nothing was run; or it could not record the result, and this
+                process keeps trying.
         """
         return cast("R_co", self.call(self._how, args, kwargs))
 
     def call(self, how: How, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        """Call it, with another answer to a key that is running."""
+        """Call it; ``how`` is what to do if the key is running."""
         if self.is_async:
             return self._acall_guarded(how, args, kwargs or {})
         return self._call_guarded(how, args, kwargs or {})
 
-    if not TYPE_CHECKING:  # or each misspelt attribute would pass a type checker
+    if not TYPE_CHECKING:  # else every misspelt attribute would pass a type checker
 
         def __getattr__(self, attribute: str) -> Any:
-            """Raise, with what to write where a method of a task queue's task was typed.
+            """Raise; for a method of a task queue's task, with what to write instead.
 
             Raises:
                 AttributeError: always.
@@ -163,41 +163,41 @@ class Once(Generic[P, R_co]):
             if attribute not in _OF_TASKS:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {attribute!r}")
             is_task = hasattr(self.__dict__.get("function"), attribute)
-            then = (
+            advice = (
                 "the guard belongs inside of the task: put the task's decorator above @scheduler.once(…)"
                 if is_task
-                else "it runs where it is called; for a run on any node write @scheduler.job(), then enqueue(…)"
+                else "it runs where it is called; for a run on any node write @scheduler.job(), advice enqueue(…)"
             )
-            raise AttributeError(f"a guarded function has no {attribute}; {then}")
+            raise AttributeError(f"a guarded function has no {attribute}; {advice}")
 
-    # --- to be forgotten ----------------------------------------------------------------------------------------------
+    # --- forgetting ---------------------------------------------------------------------------------------------------
 
     def forget(self, *args: Any, **kwargs: Any) -> bool:
-        """Forget what is recorded of a call, so that the next one runs the function; ``False``: nothing was.
+        """Forget the recorded result of a call, so that the next one runs the function; ``False`` if there was none.
 
-        Takes the function's own arguments, at least those that the key is made of. ``forget_key`` takes the key itself.
+        Takes the function's own arguments, at least those in the key. ``forget_key`` takes the key itself.
 
         Raises:
-            InvalidTransition: the function runs under this key just now.
+            InvalidTransition: the function is running under this key.
             InvalidOption: the key cannot be made from these arguments; or it is the slot of a trigger.
-            StoreError: the store cannot be asked.
+            StoreError: the store cannot be used.
         """
         return self.forget_key(self._recorded(args, kwargs))
 
     def forget_key(self, key: str, *, running: bool = False, by: str | None = None, why: str = "") -> bool:
-        """Forget what is recorded under a key; ``False``: nothing was. The audit trail names the operator.
+        """Forget the result recorded under a key; ``False``: nothing was. The audit trail names the operator.
 
         Args:
-            key: as ``cronsensus runs list`` shows it.
-            running: also if the function runs under it just now: that call cannot record its result any more, and
-                the next one runs beside it.
-            by: the operator, for the trail; this process if left out.
-            why: likewise.
+            key: as ``cronsensus runs list`` prints it.
+            running: also if the function is running under it: that call cannot record its result any more, and the next
+                one runs beside it.
+            by: the operator, for the trail; default: this process.
+            why: the reason, for the trail.
 
         Raises:
-            InvalidTransition: the function runs under this key, and ``running`` is not given.
+            InvalidTransition: the function is running under this key, and ``running`` is not given.
             InvalidOption: no key, or the slot of a trigger.
-            StoreError: the store cannot be asked.
+            StoreError: the store cannot be used.
         """
         claims = self._claims()
         return claims.store.forget(self.name, key, by=by or claims.name, why=why, running=running) is not None
@@ -219,104 +219,108 @@ class Once(Generic[P, R_co]):
 
     # --- on this thread -----------------------------------------------------------------------------------------------
 
-    def _call_guarded(self, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], *, left: int = AGAIN) -> Any:
+    def _call_guarded(self, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], *, tries_left: int = AGAIN) -> Any:
         claims = self._claims()
         ticket = Ticket()
         try:
-            return self._call_with(ticket, claims, how, args, kwargs, left)
+            return self._call_with(ticket, claims, how, args, kwargs, tries_left)
         finally:
             claims.note_owner_gone(ticket)
 
     def _call_with(  # noqa: PLR0917 - it is one call
-        self, ticket: Ticket, claims: Claims, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], left: int
+        self, ticket: Ticket, claims: Claims, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], tries_left: int
     ) -> Any:
         chain = _chain.get()
         wanted = self._asked_for(claims, how, args, kwargs, chain, _key_of_run(current_run()))
         flow = acquire(claims, wanted, ticket, how.patience, how.called_off, _names_of_held(chain, claims))
-        got = drive_flow(
+        outcome = drive_flow(
             flow,
             f"{self.name}(), which is being run under the key {wanted.key!r},",
             "make the function `async def` and await it, or call it by `await asyncio.to_thread(…)`",
         )
-        if not isinstance(got, OwnedClaim):
-            return self._recorded_answer(wanted, got, how.on_busy)
+        if not isinstance(outcome, OwnedClaim):
+            return self._recorded_answer(wanted, outcome, how.on_busy)
         outer = current_run()
         try:
-            self._note_start(claims, got, chain)
+            self._note_start(claims, outcome, chain)
             if self._transaction:
-                with got.run.transaction() as connection:
-                    got.value = self.function(connection, *args, **kwargs)
-                    got.run.complete(got.value)
+                with outcome.run.transaction() as connection:
+                    outcome.value = self.function(connection, *args, **kwargs)
+                    outcome.run.complete(outcome.value)
             else:
-                got.value = self.function(*args, **kwargs)
+                outcome.value = self.function(*args, **kwargs)
         except BaseException as error:
             if claims.crossed_a_fork:
                 raise
-            if self._recorded_anyway(got, error, self._record_ending(claims, got, self._ending_of_error(got, error))):
-                return self._read_result(claims, got)
-            if not (left and self._is_undone(error)):
+            if self._recorded_anyway(
+                outcome, error, self._record_ending(claims, outcome, self._ending_of_error(outcome, error))
+            ):
+                return self._read_result(claims, outcome)
+            if not (tries_left and self._is_undone(error)):
                 raise
         else:
             _end_waits(outer, chain)
-            return self._record_return(claims, got)
+            return self._record_return(claims, outcome)
         finally:
             _end_waits(outer, chain)
-            got.run.release_leftovers()
-        return self._call_guarded(how, args, kwargs, left=left - 1)
+            outcome.run.release_leftovers()
+        return self._call_guarded(how, args, kwargs, tries_left=tries_left - 1)
 
     # --- on an event loop ---------------------------------------------------------------------------------------------
 
     async def _acall_guarded(
-        self, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], *, left: int = AGAIN
+        self, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], *, tries_left: int = AGAIN
     ) -> Any:
         ticket = Ticket()
         try:
-            return await self._acall_with(ticket, how, args, kwargs, left)
+            return await self._acall_with(ticket, how, args, kwargs, tries_left)
         finally:
             ticket.over = True
             if ticket.held is not None:
-                # Not awaited: the task may be gone by now, and its loop too. The background queue does it otherwise.
+                # Not awaited: the task may be gone by now, and its loop too. Else the background queue does it.
                 with contextlib.suppress(RuntimeError):
                     submit_act(partial(ticket.held.claims.note_owner_gone, ticket))
 
     async def _acall_with(
-        self, ticket: Ticket, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], left: int
+        self, ticket: Ticket, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], tries_left: int
     ) -> Any:
         claims = await on_worker(self._claims)
         # Context variables, which the threads of ``on_worker`` do not have.
         outer, chain = current_run(), _chain.get()
         wanted = await on_worker(partial(self._asked_for, claims, how, args, kwargs, chain, _key_of_run(outer)))
         flow = acquire(claims, wanted, ticket, how.patience, how.called_off, _names_of_held(chain, claims))
-        got = await adrive_flow(flow, lambda answer: release_claim(answer, claims))
-        if not isinstance(got, OwnedClaim):
-            return self._recorded_answer(wanted, got, how.on_busy)
+        outcome = await adrive_flow(flow, lambda answer: release_claim(answer, claims))
+        if not isinstance(outcome, OwnedClaim):
+            return self._recorded_answer(wanted, outcome, how.on_busy)
         try:
-            self._note_start(claims, got, chain)
+            self._note_start(claims, outcome, chain)
             if self._transaction:
-                async with got.run.atransaction() as connection:
-                    got.value = await self.function(connection, *args, **kwargs)
-                    got.run.complete(got.value)
+                async with outcome.run.atransaction() as connection:
+                    outcome.value = await self.function(connection, *args, **kwargs)
+                    outcome.run.complete(outcome.value)
             else:
-                got.value = await self.function(*args, **kwargs)
+                outcome.value = await self.function(*args, **kwargs)
         except GeneratorExit:
-            raise  # nothing can be awaited any more; what is held is settled on another thread
+            raise  # nothing can be awaited any more; another thread records the end of the claim
         except BaseException as error:
             if claims.crossed_a_fork:
                 raise
-            ending = self._ending_of_error(got, error)
-            if self._recorded_anyway(got, error, await call_surely(lambda: self._record_ending(claims, got, ending))):
-                return await on_worker(lambda: self._read_result(claims, got))
-            if not (left and self._is_undone(error)):
+            ending = self._ending_of_error(outcome, error)
+            if self._recorded_anyway(
+                outcome, error, await call_surely(lambda: self._record_ending(claims, outcome, ending))
+            ):
+                return await on_worker(lambda: self._read_result(claims, outcome))
+            if not (tries_left and self._is_undone(error)):
                 raise
         else:
             _end_waits(outer, chain)
-            return await call_surely(lambda: self._record_return(claims, got))
+            return await call_surely(lambda: self._record_return(claims, outcome))
         finally:
             _end_waits(outer, chain)
-            got.run.release_leftovers()
-        return await self._acall_guarded(how, args, kwargs, left=left - 1)
+            outcome.run.release_leftovers()
+        return await self._acall_guarded(how, args, kwargs, tries_left=tries_left - 1)
 
-    # --- what both do -------------------------------------------------------------------------------------------------
+    # --- for both -----------------------------------------------------------------------------------------------------
 
     def _asked_for(  # noqa: PLR0917 - it is one call
         self,
@@ -340,7 +344,7 @@ class Once(Generic[P, R_co]):
         return wanted
 
     def _note_start(self, claims: Claims, held: OwnedClaim, chain: tuple[OwnedClaim, ...]) -> None:
-        """Set what becomes of the key if this call goes away from here on; then the function may begin."""
+        """Set the end that is recorded if this call goes away from here on; then the function may start."""
         held.run.type_result(self._types)
         held.end_if_left = self._abandoned_end(claims)
         enter_run(held.run)
@@ -348,11 +352,11 @@ class Once(Generic[P, R_co]):
         held.begun = True
 
     def _recorded_answer(self, wanted: CallKey, seen: Got, on_busy: OnBusy) -> Any:
-        """Return what was recorded, or say why there is nothing."""
+        """Return the recorded result, or raise if there is none."""
         if seen is None:
             _log.info("%s: %s is not run: it is pruned, or the function is paused", self.name, wanted.key)
             return None
-        assert isinstance(seen, Occurrence)  # noqa: S101 - what was won is not asked about here
+        assert isinstance(seen, Occurrence)  # noqa: S101 - the caller handles claims
         if seen.state is State.SUCCEEDED:
             return self._types.read_result(seen.result)
         if not seen.state.final:
@@ -372,10 +376,10 @@ class Once(Generic[P, R_co]):
         )
 
     def _record_return(self, claims: Claims, held: OwnedClaim) -> Any:
-        """Record what the function returned, and return it."""
+        """Record the function's result, and return it."""
         value = held.value
         if claims.crossed_a_fork:
-            return value  # the call, and what it holds, are the parent's
+            return value  # the call and its claim belong to the parent
         if held.run.committed:
             claims.drop_settled(held)
             claims.maintain_store()
@@ -394,22 +398,22 @@ class Once(Generic[P, R_co]):
         raise RunFailed(f"{self.name!r} under the key {held.claim.key!r}: {UNCOMMITTED.message}")
 
     def _ending_of(self, value: Any) -> tuple[Ending, InvalidPayload | None]:
-        """Return how a function ended that returned a value, and the error if that cannot be recorded."""
+        """Return the ending of a function that returned a value, and the error if the value cannot be recorded."""
         try:
             text = self._types.write_result(value, what=f"what {self.name!r} returned")
         except InvalidPayload as error:
-            # Its work is done. To free the key would be to do it twice.
+            # Its work is done. Freeing the key would mean doing it twice.
             return Ending(kind="raised", error=describe_error(error), hopeless=True), error
         return Ending(kind="returned", result=text), None
 
     def _ending_of_error(self, held: OwnedClaim, error: BaseException) -> Ending:
-        """Return how a call ended that an exception came out of: after the function had returned, with its result."""
+        """Return the ending of a call that raised: its result, if the function had already returned."""
         if held.value is not UNSET and not self._transaction:
             return self._ending_of(held.value)[0]
         return self._record_error(held, error)
 
     def _abandoned_end(self, claims: Claims) -> Callable[[OwnedClaim], End]:
-        """Return what says how a call ended that went away in the middle."""
+        """Return a function that makes the end of a call that went away in the middle."""
 
         def end(held: OwnedClaim) -> End:
             ending = INTERRUPTED if held.value is UNSET or self._transaction else self._ending_of(held.value)[0]
@@ -418,7 +422,7 @@ class Once(Generic[P, R_co]):
         return end
 
     def _is_undone(self, error: BaseException) -> bool:
-        """Whether the database gave way to another transaction, as in a deadlock, and what was written is undone."""
+        """Whether the database rolled the transaction back in favour of another one, as in a deadlock."""
         return self._transaction and isinstance(error, StoreBusy)
 
     def _record_error(self, held: OwnedClaim, error: BaseException) -> Ending:
@@ -426,7 +430,7 @@ class Once(Generic[P, R_co]):
         return Ending(kind="retry" if undone else "raised", error=describe_error(error))
 
     def _recorded_anyway(self, held: OwnedClaim, error: BaseException, stands: State | None) -> bool:
-        """Whether the store says that it succeeded although an exception came out: the answer to a commit was lost."""
+        """Whether the store recorded a success although the call raised: the answer to a commit was lost."""
         if stands is State.SUCCEEDED:
             _log.warning("%s under the key %s is committed, although it raised %r", self.name, held.claim.key, error)
         return stands is State.SUCCEEDED and isinstance(error, Exception)
@@ -436,8 +440,8 @@ class Once(Generic[P, R_co]):
         return None if seen is None else self._types.read_result(seen.result)
 
     def _record_ending(self, claims: Claims, held: OwnedClaim, ending: Ending) -> State | None:
-        """Record an ending; return the key's state, or ``None`` if the claim had been taken over by then."""
-        # Noted first: if this call goes away here, another one, or the background queue, records it.
+        """Record an ending; return the key's state, or ``None`` if the claim had been taken over."""
+        # Kept first: if this call goes away here, another one, or the background queue, records it.
         held.unsettled = self._make_end(held, self._with_timing(claims, held, ending))
         settled = claims.record_end(held, held.unsettled)
         claims.maintain_store()
@@ -461,14 +465,14 @@ class Once(Generic[P, R_co]):
             return Final(State.SUCCEEDED, result=ending.result)
         if ending.hopeless or (self._on_error == "keep" and ending.kind != "retry"):
             return Final(State.FAILED, error=ending.error)
-        # Due when it may be forgotten: until then no node need look at it, and the next call takes it all the same. By
-        # its error the key is known to be free: a call that was cut off leaves none.
+        # Due when it may be forgotten: until then no node need look at it, and the next call takes it anyway. Its error
+        # shows that the key is free: a call that was cut off leaves none.
         error = ending.error or RunError(type="Retry", message=ending.reason or "a retry was asked for")
         return Again(held.claim.spec.policies.keep, failed=True, reason=FREED, error=error)
 
 
 def _names_of_held(chain: tuple[OwnedClaim, ...], claims: Claims) -> tuple[tuple[str, str], ...]:
-    """Return the names of what the calls around this one still hold."""
+    """Return the names of the claims that the calls around this one still hold."""
     return tuple(held.name for held in chain if held.claims is claims and not held.is_over)
 
 

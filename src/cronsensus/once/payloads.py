@@ -1,11 +1,11 @@
-"""Fingerprints of payloads: they tell two payloads under a key apart, and never hold a value.
+"""Fingerprints of payloads: they distinguish payloads under the same key, and never contain a value.
 
-A fingerprint has a short hash for each argument that counts, so that it can be said which of them differ. What only one
-of two fingerprints has is not compared: a release may add an argument, or compare other ones, and a message that comes
-again over the deploy is the same message.
+A fingerprint has a short hash for each argument that counts, so that an error can name the arguments that differ. An
+argument that only one of two fingerprints has is not compared: a release may add arguments, or compare other ones, and
+a message that is delivered again across the deploy is the same message.
 
-Left out, unless they are named, is what is no plain value (a channel, a session, an open file), and what a broker
-changes when it delivers a message again.
+Unless they are named, these are left out: values that are not plain (a channel, a session, an open file), and what a
+broker changes when it delivers a message again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from cronsensus.errors import InvalidOption
 from cronsensus.once.keys import Key, require_argument
 
 Payload = str | Iterable[str] | Callable[..., Any]
-"""The types of ``payload=``: names of arguments, or a function of the call that returns what counts."""
+"""The types of ``payload=``: names of arguments, or a function of the call that returns the values to compare."""
 
 CHANGES_WITH_EACH_DELIVERY = frozenset(
     {
@@ -39,7 +39,7 @@ CHANGES_WITH_EACH_DELIVERY = frozenset(
 )  # fmt: skip
 """Names of arguments and of entries in them, in small letters without ``-`` and ``_``."""
 MOST_NAMES = 40
-"""Arguments of which each has a hash of its own; those beyond share one."""
+"""Most arguments with a hash of their own; further ones share a hash."""
 _REST = "…"
 _DEEPEST = 64
 _NO_VALUE = object()
@@ -50,13 +50,13 @@ class FingerprintOf:
     """Returns the fingerprint of a call."""
 
     def __init__(self, payload: Payload | None, name: str, signature: inspect.Signature | None) -> None:
-        """Check ``payload`` against what the function takes.
+        """Check ``payload`` against the function's parameters.
 
         Args:
             payload: names of arguments, or of parts of them such as ``"message.body"``; or a function that is called
-                with the same arguments and returns what counts. ``None``: all arguments that are plain values.
-            name: of the function, for people.
-            signature: what callers pass; ``None`` when Python cannot tell.
+                with the same arguments and returns the values to compare. ``None``: all arguments with plain values.
+            name: of the function, for messages.
+            signature: the callers' parameters; ``None`` if Python cannot tell.
 
         Raises:
             InvalidOption: it names an argument that the function does not have.
@@ -68,7 +68,7 @@ class FingerprintOf:
         if payload is not None and self._function is None:
             named: Any = (payload,) if isinstance(payload, str) else payload
             fields: list[Any] = list(named) if isinstance(named, Iterable) else [None]
-            if not all(isinstance(one, str) for one in fields):
+            if not all(isinstance(field, str) for field in fields):
                 raise InvalidOption(
                     f"payload={payload!r}: write names of arguments, such as payload=('amount', 'currency'), or a "
                     "function of the call"
@@ -84,7 +84,7 @@ class FingerprintOf:
         """Return the fingerprint, as JSON text.
 
         Raises:
-            InvalidOption: what is named is no plain value.
+            InvalidOption: a named argument is no plain value.
         """
         hashes = {
             name: _hash_value(value, key.text, name)
@@ -103,12 +103,12 @@ class FingerprintOf:
             return {"payload()": self._plain_value("payload()", self._function(*args, **kwargs))}
         if self._fields is not None:
             return {field: self._plain_value(field, self._fingerprint_part(field, given)) for field in self._fields}
-        found = {
+        plain = {
             name: plain_json(value, leave_out=True)
             for name, value in given.items()
             if name not in self._ignored and not _describe_changes(name)
         }
-        return {name: value for name, value in found.items() if value is not _NO_VALUE}
+        return {name: value for name, value in plain.items() if value is not _NO_VALUE}
 
     def _fingerprint_part(self, field: str, given: Mapping[str, Any]) -> Any:
         try:
@@ -119,14 +119,14 @@ class FingerprintOf:
             ) from error
 
     def _plain_value(self, what: str, value: Any) -> Any:
-        found = plain_json(value)
-        if found is _NO_VALUE:
+        plain = plain_json(value)
+        if plain is _NO_VALUE:
             raise InvalidOption(
                 f"payload= of {self._name}(): {what} is, or holds, a {type(value).__qualname__} that cannot be "
                 "compared with what is recorded; name a part of it, such as 'message.body', or write a function that "
                 "returns text, numbers, lists or dicts"
             )
-        return found
+        return plain
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -134,9 +134,9 @@ class Difference:
     """The difference of two fingerprints.
 
     Attributes:
-        kinds: places in the key where the values are spelled alike and are not of one kind.
+        kinds: positions in the key where the values have the same spelling but different types.
         names: arguments that have other values.
-        given, recorded: all names that were compared, of this call and of the recorded one.
+        given, recorded: all names that were compared, of this call and of the recorded call.
     """
 
     kinds: tuple[int, ...]
@@ -146,13 +146,13 @@ class Difference:
 
 
 def find_difference(given: str | None, recorded: str | None) -> Difference | None:
-    """Return how two fingerprints differ; ``None``: they do not, or one of them is none."""
+    """Return how two fingerprints differ; ``None``: they do not, or one cannot be read."""
     mine, theirs = _read_fingerprint(given), _read_fingerprint(recorded)
     if mine is None or theirs is None:
         return None
     # A key of another form has other places.
     kinds = zip(mine[0], theirs[0], strict=True) if len(mine[0]) == len(theirs[0]) else ()
-    places = tuple(place for place, (one, other) in enumerate(kinds) if one != other)
+    places = tuple(place for place, (kind, other) in enumerate(kinds) if kind != other)
     names = tuple(sorted(name for name in mine[1].keys() & theirs[1].keys() if mine[1][name] != theirs[1][name]))
     if not places and not names:
         return None
@@ -163,15 +163,15 @@ def _read_fingerprint(text: str | None) -> tuple[str, dict[str, str]] | None:
     if text is None:
         return None
     try:
-        found = json.loads(text)
-        kinds, hashes = found["k"], found["p"]
+        fingerprint = json.loads(text)
+        kinds, hashes = fingerprint["k"], fingerprint["p"]
     except (ValueError, LookupError, TypeError):
         return None  # of a form that this version does not know
     return (kinds, hashes) if isinstance(kinds, str) and isinstance(hashes, dict) else None
 
 
 def _hash_value(value: Any, key: str, name: str) -> str:
-    # With the key, so that one value has another hash under each, and no table of hashes tells what it was.
+    # Hashed with the key, so that a value has another hash under each key, and no table of hashes reveals it.
     text = json.dumps([key, name, value], sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
@@ -184,12 +184,12 @@ def _describe_changes(name: str) -> bool:
 
 
 def plain_json(value: Any, *, leave_out: bool = False, depth: int = 0) -> Any:
-    """Return a value as JSON values that are equal for equal payloads; ``_NO_VALUE`` if it is no plain one.
+    """Return a value as JSON values that are equal for equal payloads; ``_NO_VALUE`` if it is not a plain value.
 
     Args:
         value: anything.
-        leave_out: leave out parts that are no plain values, or that a broker changes with each delivery.
-        depth: how deep it lies.
+        leave_out: leave out parts that are not plain values, or that a broker changes with each delivery.
+        depth: the nesting depth of the value.
     """
     if depth > _DEEPEST:
         return _NO_VALUE
@@ -226,7 +226,7 @@ def _plain_single(value: Any) -> Any:
 
 
 def _plain_number(value: float | Decimal) -> Any:
-    """Return a number so that 9, 9.0 and Decimal("9.00") are one."""
+    """Return a number so that 9, 9.0 and Decimal("9.00") become equal."""
     if isinstance(value, int):
         return int(value)
     if not math.isfinite(value):
@@ -237,23 +237,23 @@ def _plain_number(value: float | Decimal) -> Any:
 
 
 def _plain_entries(items: Iterable[tuple[Any, Any]], *, leave_out: bool, depth: int) -> Any:
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for key, value in items:
         name = key if isinstance(key, str) else _plain_single(key)
-        one = plain_json(value, leave_out=leave_out, depth=depth + 1)
-        if name is _NO_VALUE or one is _NO_VALUE:
+        plain = plain_json(value, leave_out=leave_out, depth=depth + 1)
+        if name is _NO_VALUE or plain is _NO_VALUE:
             if not leave_out:
                 return _NO_VALUE
         elif not (leave_out and isinstance(name, str) and _describe_changes(name)):
-            found[name if isinstance(name, str) else json.dumps(name)] = one
-    return found
+            entries[name if isinstance(name, str) else json.dumps(name)] = plain
+    return entries
 
 
 def _plain_items(values: Iterable[Any], *, leave_out: bool, depth: int) -> Any:
-    found = [plain_json(one, leave_out=leave_out, depth=depth + 1) for one in values]
-    kept = [one for one in found if one is not _NO_VALUE]
-    if len(kept) < len(found) and not leave_out:
+    plain = [plain_json(item, leave_out=leave_out, depth=depth + 1) for item in values]
+    kept = [item for item in plain if item is not _NO_VALUE]
+    if len(kept) < len(plain) and not leave_out:
         return _NO_VALUE
     if isinstance(values, set | frozenset):
-        kept.sort(key=lambda one: json.dumps(one, sort_keys=True))
+        kept.sort(key=lambda item: json.dumps(item, sort_keys=True))
     return kept

@@ -1,17 +1,17 @@
-"""What this process runs outside of a node: claims that a session of its own holds.
+"""Claims of a process that is no node, held by a session of its own.
 
-The store's ``acquire_claims`` alone decides which process may run. A claim is kept alive by the session, and its result
-is recorded under its token. The session is not that of a node in this process: a node's session ends when it drains,
-and what the program itself has begun goes on then. Nor is it that of the locks, which have a longer lease.
+The store's ``acquire`` alone decides which process may run. The session keeps a claim alive, and the result is recorded
+under the claim's token. The session is not that of a node in this process: a node's session ends when it drains, and
+the program's own runs go on then. Nor is it that of the locks, which have a longer lease.
 
 ::
 
-    acquire ──▶ OwnedClaim ──▶ it runs ──▶ settle ──▶ recorded
-      │           └── the store is away: the background queue goes on trying to settle it
+    acquire ──▶ OwnedClaim ──▶ it runs ──▶ record_end ──▶ recorded
+      │           └── the store is away: the background queue keeps trying to record the end
       └──▶ NotWon
 
-Two things stand on it: guarded calls (``once.claims``), which somebody waits for, and programs that keep the time or
-the queue themselves (``Outside``), where nobody does.
+Two features use it: guarded calls (``once.claims``), whose callers wait, and programs that keep the time or the queue
+themselves (``Outside``), where nobody waits.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from cronsensus.timing.clock import Clock
 _log = Logger("cronsensus.outside")
 
 PATIENCE = 3.0
-"""Seconds that a caller waits for its result to be recorded; then the background queue goes on trying."""
+"""Seconds that a caller waits for its result to be recorded; then the background queue keeps trying."""
 
 Owned = tuple[OwnedClaim, Ticket]
-"""What was won, and what says that its owner is still there."""
+"""A claim that was won, and the ticket that shows whether its owner still needs it."""
 
 
 class OutsideClaims:
@@ -71,9 +71,9 @@ class OutsideClaims:
             store: all verbs of callers use this handle.
             clock: for waits and trust.
             name: of this process, for people.
-            heartbeat: renews what is held, and all else of this process in the store; ``None``: one of its own.
-            release: under which implicit jobs are defined.
-            lease: how long a process without a sign of life keeps what it runs.
+            heartbeat: renews the session and all other leases of this process in the store; ``None``: a new one.
+            release: the release under which implicit jobs are defined.
+            lease: how long a process without a sign of life keeps its claims.
             fast_evidence: regard a process of this host as dead as soon as it is gone.
             stop: refuse everything once the store was emptied.
         """
@@ -98,48 +98,48 @@ class OutsideClaims:
         self._lock = threading.Lock()
         self._held: dict[tuple[int, int], OwnedClaim] = {}
         self._asking = 0
-        """How many threads ask for claims of which the answers may be on the way."""
+        """How many threads are acquiring claims, whose answers may be on the way."""
         self._defined: dict[str, JobSpec] = {}
         self._pid = os.getpid()
         self._set_up()
 
     def _set_up(self) -> None:
-        """Set up what a subclass adds."""
+        """Initialise the attributes of a subclass."""
 
     @property
     def session(self) -> str | None:
-        """The id of the session that this process holds claims by; ``None``: none is open."""
+        """The id of the session that holds this process's claims; ``None``: none is open."""
         return self._host.session
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is held or asked for."""
+        """Whether no claim is held or being acquired."""
         with self._lock:
             return not self._held and not self._asking
 
     @property
     def crossed_a_fork(self) -> bool:
-        """Whether this is the copy that a forked child has: its claims are the parent's."""
+        """Whether this is a forked child's copy, whose claims belong to the parent."""
         return os.getpid() != self._pid
 
     def close(self) -> None:
-        """Close the session and connections; claims that are still held are given back."""
+        """Close the session and connections; claims that are still held are released."""
         self._host.close()
 
     # --- acquiring ----------------------------------------------------------------------------------------------------
 
     def acquire_claims(self, wanted: Sequence[tuple[JobSpec, Ask | AskNamed]]) -> list[list[Owned | NotWon]]:
-        """Acquire times and keys, all in one step; the answers are in the order of what is wanted.
+        """Acquire times and keys, all in a single step; the answers are in the order of ``wanted``.
 
         Raises:
-            StoreError: the store cannot be asked. What it granted all the same is given back by a later renewal.
-            LeaseLost: the session was declared dead, and so was the one after it.
+            StoreError: the store cannot be used. Claims that it granted all the same are released by a later renewal.
+            LeaseLost: the session was declared dead, and so was the next one.
         """
         self._host.refuse_if_emptied()
         self.define_jobs(*(spec for spec, _ in wanted))
         with self._counting_request():
             answers = self._ask_again([ask for _, ask in wanted])
-            # The store forgot these, with all that was recorded of them.
+            # The store lost these jobs, with all of their records.
             forgotten = [place for place, answer in enumerate(answers) if NotWon.UNKNOWN in answer]
             if forgotten:
                 self.define_jobs(*(wanted[place][0] for place in forgotten), anew=True)
@@ -150,7 +150,7 @@ class OutsideClaims:
 
     @contextmanager
     def _counting_request(self) -> Iterator[None]:
-        """Note that an answer may be on its way: what a renewal lists meanwhile may be part of it."""
+        """Mark that an answer may be on its way: claims that a renewal lists meanwhile may belong to it."""
         with self._lock:
             self._asking += 1
         try:
@@ -163,25 +163,28 @@ class OutsideClaims:
         try:
             return self._request_claims(asks, Ticket)
         except LeaseLost:
-            # The session was declared dead; this process is alive, and begins a new one.
+            # The session was declared dead; this process is alive, and opens a new one.
             return self._request_claims(asks, Ticket)
 
     def _request_claims(
         self, asks: Sequence[Ask | AskNamed], make_ticket: Callable[[], Ticket]
     ) -> list[list[Owned | NotWon]]:
-        """Ask the store once, and hold what it grants."""
+        """Call the store once, and hold the claims that it grants."""
         with self._pinned_session() as (session, asked):
             answers = self.store.acquire(session.session, asks, lease=self._lease)
-            if any(isinstance(one, Claim) for answer in answers for one in answer):
+            if any(isinstance(outcome, Claim) for answer in answers for outcome in answer):
                 session.confirm_claim(asked, self._lease)
             return [
-                [one if isinstance(one, NotWon) else self._hold_claim(one, session, make_ticket()) for one in answer]
+                [
+                    outcome if isinstance(outcome, NotWon) else self._hold_claim(outcome, session, make_ticket())
+                    for outcome in answer
+                ]
                 for answer in answers
             ]
 
     @contextmanager
     def _pinned_session(self) -> Iterator[tuple[SessionLease, Asked]]:
-        """Give the session for one question to the store that may grant claims."""
+        """Pin the session during a call of the store that may grant claims."""
         session = self._host.pin_session()
         try:
             asked = session.note_request()
@@ -199,9 +202,9 @@ class OutsideClaims:
 
     @contextmanager
     def keep_session(self) -> Iterator[None]:
-        """Keep the session open, also while nothing is held: people see then that this process is there.
+        """Keep the session open, also without claims, so that this process is listed.
 
-        One that the store has given up is opened again by the next ask. Where it cannot be opened now, that is so, too.
+        If the store has declared it dead, the next acquire opens a new one. It does not raise if the store is away now.
         """
         try:
             self._host.pin_session()
@@ -215,11 +218,11 @@ class OutsideClaims:
             self._host.unpin_session()
 
     def take_pending(self, functions: Collection[str], limit: int) -> list[Owned]:
-        """Claim what waits of these functions, as a node does: what was cut off, for this process to run.
+        """Claim pending occurrences of these functions, as a node does: leftovers, for this process to run.
 
         Raises:
-            StoreError: the store cannot be asked. What it granted all the same is given back by a later renewal.
-            LeaseLost: the session was declared dead just now.
+            StoreError: the store cannot be used. Claims that it granted all the same are released by a later renewal.
+            LeaseLost: the session has just been declared dead.
         """
         with self._pinned_session() as (session, asked):
             done = self.store.step(
@@ -241,14 +244,14 @@ class OutsideClaims:
         return held, ticket
 
     def _list_held_keys(self) -> set[tuple[int, int]] | None:
-        """Return the claims that are held; ``None`` while one is asked for, because its answer may be on the way."""
+        """Return the claims that are held; ``None`` while one is being acquired: its answer may be on the way."""
         with self._lock:
             return None if self._asking else set(self._held)
 
     # --- definitions --------------------------------------------------------------------------------------------------
 
     def define_jobs(self, *specs: JobSpec, anew: bool = False) -> None:
-        """Define jobs that the store does not have yet, as far as is known here; with ``anew`` whatever is known."""
+        """Define jobs that this process has not defined yet; with ``anew`` all of them."""
         new = {spec.name: spec for spec in specs if anew or self._defined.get(spec.name) != spec}
         if new:
             known = [self._as_known(spec) for spec in new.values()]
@@ -256,23 +259,23 @@ class OutsideClaims:
             self._defined |= new
 
     def _as_known(self, spec: JobSpec) -> JobSpec:
-        """Return a definition as it is to stand in the store."""
+        """Return a definition in the form for the store."""
         return spec
 
-    # --- how it ended -------------------------------------------------------------------------------------------------
+    # --- ending -------------------------------------------------------------------------------------------------------
 
     def record_end(self, held: OwnedClaim, end: End) -> Settled:
-        """Record how it ended; what the store answers first is what stands.
+        """Record how a run ended; the store's first answer stands.
 
         Raises:
-            StoreError: the store is away, and has been for ``PATIENCE`` seconds. This process goes on trying for as
-                long as its session lives.
+            StoreError: the store has been away for ``PATIENCE`` seconds. This process keeps trying for as long as its
+                session lives.
         """
         [settled] = self.settle_all({held: end})
         return settled
 
     def settle_all(self, ends: Mapping[OwnedClaim, End]) -> list[Settled]:
-        """Record how several ended that one session holds, in one step; answers are in the order of ``ends``.
+        """Record the ends of several claims of a session in a single step; answers are in the order of ``ends``.
 
         Raises:
             StoreError: as ``record_end``.
@@ -292,7 +295,7 @@ class OutsideClaims:
                     raise
             Event().wait(pause)
             pause = min(AGAIN, pause * 2)
-        answers = {(one.id, one.token): one for one in settled}
+        answers = {(settled_end.id, settled_end.token): settled_end for settled_end in settled}
         for held, end in ends.items():
             answer = answers[end.id, end.token]
             if answer.accepted:
@@ -301,24 +304,24 @@ class OutsideClaims:
         return [answers[end.id, end.token] for end in ends.values()]
 
     def settle_unneeded(self, held: OwnedClaim) -> None:
-        """Settle what nobody here needs: record what is known of its end, or give back what never began."""
+        """End a claim that nobody here needs: record its end if it has started, or release it."""
         if not held.record_end():
             held.owed = True
             self.record_later(held)
 
     def record_later(self, held: OwnedClaim) -> None:
-        """Record its end later, as soon as the store can be asked."""
+        """Record a claim's end later, as soon as the store can be used."""
         self._host.add_resource(held, AGAIN)
 
     def note_owner_gone(self, ticket: Ticket) -> None:
-        """Note that an owner is gone, and settle a claim that it left behind. Quick if there is none."""
+        """Record that an owner is gone, and end the claim that it left behind. Quick if there is none."""
         ticket.over = True
         held = ticket.held
         if held is not None and not self.crossed_a_fork:
             self.settle_unneeded(held)
 
     def drop_settled(self, held: OwnedClaim, *, accepted: bool = False) -> None:
-        """Drop a claim that the store has settled; ``accepted``: under the end that was sent."""
+        """Drop a claim whose end the store has recorded; ``accepted``: it is the end that was sent."""
         held.release_claim(accepted=accepted)
         self.drop_claim(held)
 
@@ -333,17 +336,17 @@ class OutsideClaims:
     # --- holders ------------------------------------------------------------------------------------------------------
 
     def find_session(self, session: str | None) -> SessionView | None:
-        """Return a session; ``None``: it is over, or there are too many to see it."""
-        return next((one for one in self.store.sessions() if one.id == session), None)
+        """Return a session; ``None``: it has ended, or is not among the newest."""
+        return next((view for view in self.store.sessions() if view.id == session), None)
 
     def is_gone(self, session: SessionView | None) -> bool:
-        """Whether a session's process is seen to be gone. Asks no store."""
+        """Whether a session's process is known to be gone. Reads no store."""
         return session is not None and self._fast_evidence and is_dead(session)
 
     def reclaim_if_dead(self, session: SessionView | None) -> bool:
         """End this session if its process is gone, and all sessions with an expired lease; ``True``: there was one.
 
-        Asks the store only if there is a reason to.
+        Calls the store only if there is a reason to.
         """
         gone = self.is_gone(session)
         if session is None or gone or session.expires_in <= timedelta(0):

@@ -1,14 +1,14 @@
-"""A process that is no node, and takes part in what others name: a schedule, or a queue of messages.
+"""For a process that is no node: it runs work that another program names, a schedule or a queue of messages.
 
 ::
 
     the program names a time or a key ──▶ acquire ──▶ Won ──▶ the program runs it ──▶ settle: recorded
                                              └──▶ Refused: another process has it, or it has ended
 
-    another process dies in a run ──▶ it is seen to be gone ──▶ its run is taken back ──▶ ``on_leftover`` here
+    another process dies in a run ──▶ its death is noticed ──▶ its run is reclaimed ──▶ ``on_leftover`` here
 
-Nobody waits for a lost claim, so where leftovers are wanted a thread looks after what dead processes leave: only for as
-long as others hold something. When nothing is open it asks the store nothing.
+Nobody waits for a lost claim, so a thread looks after leftovers (the runs of dead processes), if they are wanted, but
+only while other processes hold claims. When nothing is open it sends no statement.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ _log = Logger("cronsensus.outside")
 
 THREADS = 4
 MOST_AT_ONCE = 200
-"""Most asks, and most ends, of one step."""
+"""Most asks, and most ends, in a step."""
 ASK_AGAIN = 1.0
 """Seconds between two tries to read the store's clock."""
 CLOSE_AGAIN = 0.2
-"""Seconds between two tries to record the end of a run whose process was killed."""
+"""Seconds between two attempts to record the end of a run whose process was killed."""
 NO_TIME = "it has no nominal time, and only times that the program names are run"
-"""The reason of what somebody made of such a job in another way."""
+"""The reason of an occurrence of such a job that was created in another way."""
 DRAIN = timedelta(seconds=10)
 """How long ``close`` waits for runs and their ends."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Won:
-    """The right to run one occurrence, until it is settled, released or lost."""
+    """The right to run an occurrence, until it is settled, released or lost."""
 
     held: OwnedClaim
     ticket: Ticket
@@ -71,12 +71,12 @@ class Won:
 
     @property
     def run(self) -> Run:
-        """What its code may know and say; ``run.lease_lost`` is set when another process may have it."""
+        """The run, for its code; ``run.lease_lost`` is set when another process may have it."""
         return self.held.run
 
     @property
     def time(self) -> datetime:
-        """The nominal time; of what was asked for by a time alone."""
+        """The nominal time; only if it was acquired by time."""
         assert self.claim.scheduled_for is not None  # noqa: S101 - as asked for
         return self.claim.scheduled_for
 
@@ -88,10 +88,10 @@ class Won:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why something was not won.
+    """An occurrence that was not won, and why.
 
     Attributes:
-        seen: of what was asked for by its name: the occurrence that stands there, with its result or who runs it.
+        seen: if it was acquired by name: the existing occurrence, with its result or its session.
     """
 
     why: NotWon
@@ -100,14 +100,14 @@ class Refused:
 
 Wanted = tuple[JobSpec, Ask | AskNamed]
 Answer = list[Won | Refused]
-"""Of one ask: an entry for each of its times, or one for its key."""
+"""The answer to an ask: an entry for each of its times, or a single one for its key."""
 
 
 class Outside:
-    """One process's part. Safe to share between threads; not for a forked child: there a new one is opened."""
+    """The claims of a process that is no node. Safe to share between threads; a forked child needs a new one."""
 
     def __init__(self, claims: OutsideClaims) -> None:
-        """Use ``claims``, which are the caller's to close, after this; guarded calls have claims of their own."""
+        """Use ``claims``, which the caller closes after this object; guarded calls have claims of their own."""
         self._claims = claims
         self._background = Background("cronsensus-outside", most=THREADS, log=_log)
         self._lock = threading.Lock()
@@ -132,36 +132,36 @@ class Outside:
             return list(self._specs)
 
     def declare(self, *jobs: JobSpec) -> None:
-        """Note that this process can run jobs: it may get what other processes left of them."""
+        """Record that this process can run these jobs, so it may get their leftovers."""
         with self._lock:
             self._specs.update((job.name, job) for job in jobs)
 
     def withdraw(self, *names: str) -> None:
-        """Note that this process can run these jobs no more."""
+        """Record that this process cannot run these jobs any more."""
         with self._lock:
             for name in names:
                 self._specs.pop(name, None)
 
     def on_leftover(self, take: Callable[[Won], object]) -> None:
-        """Take over what processes left that are gone, and have ``take`` run it or let go of it.
+        """Take over leftovers, and have ``take`` run or release each of them.
 
-        It is called on a thread of this. Without it nothing is taken over here: where a broker delivers again, that
-        is enough.
+        It is called on a background thread. Without it nothing is taken over here: if a broker delivers messages again,
+        that is enough.
         """
         self._take_leftover = take
 
     def look_for_leftovers(self) -> None:
-        """Look soon for what processes left that are gone."""
+        """Look for leftovers soon."""
         if self._take_leftover is not None:
             self._leftovers.watch_soon()
 
     def prune_when_due(self) -> None:
-        """Delete what is kept no longer, on a thread of this, if it is time. ``on_leftover`` does it, too."""
+        """Prune old rows on a background thread, if it is time. With ``on_leftover`` that happens anyway."""
         if self._pruning.is_due():
             self._background.submit(self._prune)
 
     def keep_session(self) -> AbstractContextManager[None]:
-        """Keep this process's session open, so that it is listed while it has nothing to do."""
+        """Keep this process's session open, so that it is listed while idle."""
         return self._claims.keep_session()
 
     def now(self) -> datetime:
@@ -169,22 +169,22 @@ class Outside:
         return self._claims.store.now()
 
     def submit(self, act: Callable[[], object]) -> None:
-        """Do ``act`` on a thread of this, which may wait for the store."""
+        """Call ``act`` on a background thread, which may wait for the store."""
         self._background.submit(act)
 
     def submit_at(self, time: datetime, act: Callable[[], object]) -> None:
-        """Do ``act`` on a thread of this when the store's clock says ``time``, unless this is closed before."""
+        """Call ``act`` on a background thread at ``time`` by the store's clock, unless this is closed before."""
         self._background.submit(lambda: self._wait_for(time, act))
 
     # --- acquiring ----------------------------------------------------------------------------------------------------
 
     def acquire(self, wanted: Sequence[Wanted]) -> list[Answer]:
-        """Win times and keys, all in one step of the store; the answers are in the order of what is wanted.
+        """Win times and keys in a single step of the store; the answers are in the order of ``wanted``.
 
-        Of one that is asked for by its name and refused, a read says what stands there.
+        If an occurrence acquired by name is refused, the existing occurrence is read.
 
         Raises:
-            StoreError: the store cannot be asked, so nothing may run.
+            StoreError: the store cannot be used, so nothing may run.
             LeaseLost: this process was declared dead twice in a row; nothing may run.
         """
         self.declare(*(spec for spec, _ in wanted))
@@ -193,19 +193,22 @@ class Outside:
         finally:
             self.look_for_leftovers()
         return [
-            [self._refused_answer(ask, one) if isinstance(one, NotWon) else self._hold_claim(one) for one in answer]
+            [
+                self._refused_answer(ask, outcome) if isinstance(outcome, NotWon) else self._hold_claim(outcome)
+                for outcome in answer
+            ]
             for (_, ask), answer in zip(wanted, answers, strict=True)
         ]
 
     def acquire_soon(self, wanted: Wanted, then: Callable[[Answer | Exception], object]) -> None:
-        """Win times or a key on a thread of this, and give ``then`` the answer, or why there is none.
+        """Win times or a key on a background thread, and call ``then`` with the answer or the error.
 
-        What is wanted while the store is being asked goes into the next step together.
+        Requests that come while the store is busy go into the next step together.
 
         Raises:
-            InvalidOption: a key or a time that cannot be; ``then`` is not told.
+            InvalidOption: an invalid key or time; ``then`` is not called.
         """
-        wanted[1].checked()  # here, or it would be an error of all that go with it
+        wanted[1].checked()  # here, or it would fail all requests of the same step
         with self._lock:
             self._wanted.append((wanted, then))
             asks, self._asks = self._asks, True
@@ -218,7 +221,7 @@ class Outside:
                 self._ask_together(batch)
         except BaseException:
             with self._lock:
-                self._asks = False  # or nobody would ask any more
+                self._asks = False  # or no later request would be sent
             raise
 
     def _take_wanted(self) -> list[tuple[Wanted, Callable[[Answer | Exception], object]]]:
@@ -231,12 +234,12 @@ class Outside:
         answers: Sequence[Answer | Exception]
         try:
             answers = self.acquire([wanted for wanted, _ in batch])
-        except Exception as error:  # noqa: BLE001 - each of those who asked is told
+        except Exception as error:  # noqa: BLE001 - passed on to each caller
             answers = [error] * len(batch)
         for (wanted, then), answer in zip(batch, answers, strict=True):
             try:
                 then(answer)
-            except Exception:  # noqa: BLE001 - logged; the others are to be told too
+            except Exception:  # noqa: BLE001 - logged; the others get their answers, too
                 _log.exception("what was won of %s could not be handed over, and is given back", wanted[0].name)
                 for won in () if isinstance(answer, Exception) else answer:
                     if isinstance(won, Won) and not won.ticket.over:
@@ -247,26 +250,26 @@ class Outside:
             return Refused(why)
         try:
             found = self._claims.store.occurrences(OccurrenceFilter(job=ask.job, key=ask.named.key), limit=1)
-        except StoreError as error:  # others of the same step were won, and are to be run
+        except StoreError as error:  # others of the same step were won, and must run
             _log.debug("what stands under %r cannot be read: %s", ask.key, error)
             return Refused(why)
         return Refused(why, found[0] if found else None)
 
     def reclaim_holder(self, seen: Occurrence) -> bool:
-        """End the session that runs an occurrence, if its process is gone; ``True``: it is free.
+        """End the session that runs an occurrence, if its process is gone; ``True``: the occurrence is free.
 
         Raises:
-            StoreError: the store cannot be asked.
+            StoreError: the store cannot be used.
         """
         return self._claims.reclaim_if_dead(self._claims.find_session(seen.session))
 
     def close_by_name(self, spec: JobSpec, ask: AskNamed, then: Final, *, wait: timedelta = DRAIN) -> bool:
-        """Record how a run ended whose process cannot: it was killed. Return whether this call has recorded it.
+        """Record the end of a run whose process was killed. Return whether this call recorded it.
 
-        It waits until the run is free. ``False``: it has an end already, or its process is alive all this time.
+        It waits until the run is free. ``False``: it has an end already, or its process stayed alive all this time.
 
         Raises:
-            StoreError: the store cannot be asked.
+            StoreError: the store cannot be used.
         """
         until = self._claims.clock.monotonic() + wait.total_seconds()
         while True:
@@ -281,16 +284,16 @@ class Outside:
                 return False
             Event().wait(CLOSE_AGAIN)
 
-    # --- how it ended -------------------------------------------------------------------------------------------------
+    # --- ending runs --------------------------------------------------------------------------------------------------
 
     def settle(self, won: Won, then: Then, told: Callable[[bool], object] | None = None) -> None:
-        """Record how a run ended, soon, on another thread; ends of the same moment go into one step together.
+        """Record how a run ended, soon, on another thread; ends of the same moment go into a step together.
 
         Args:
             won: the run.
-            then: what becomes of the occurrence.
-            told: told once on a thread of this, whether the store has accepted it: as soon as it answers. ``False``:
-                this process was without a sign of life for too long, and another one may run it again.
+            then: the occurrence's next state.
+            told: called once on a background thread, with whether the store has accepted it. ``False``: this process
+                showed no sign of life for too long, and another one may run it again.
         """
         with self._lock:
             if not won.held.ends_as(self._end_of(won, then), told):
@@ -319,13 +322,13 @@ class Outside:
     def transaction(self, won: Won) -> Iterator[Connection]:
         """Open a transaction on the store's database that commits effects with the end; see ``Run.transaction``.
 
-        Settled afterwards as succeeded, it is answered as accepted.
+        Settling it afterwards as succeeded is accepted.
         """
         with won.run.transaction() as connection:
             yield connection
 
     def release(self, won: Won) -> None:
-        """Give back what has not begun; another process may take it at once."""
+        """Release a claim whose run has not started; another process may claim it at once."""
         try:
             won.held.begun = False
             self._claims.settle_unneeded(won.held)
@@ -333,7 +336,7 @@ class Outside:
             self._drop_claim(won)
 
     def cut_off(self, won: Won) -> None:
-        """Give back what was stopped in the middle: another process runs it again."""
+        """Release a claim whose run was stopped in the middle: another process runs it again."""
         try:
             step = Step(give_back=(GiveBack(claim=won.claim, cut="stopped"),))
             self._claims.store.step(won.claim.session, step)
@@ -346,21 +349,21 @@ class Outside:
             self._drop_claim(won)
 
     def close(self, *, wait: timedelta = DRAIN) -> None:
-        """Take over nothing more, wait for what is being run here, and give back what has not ended by then.
+        """Stop taking over leftovers, wait for runs to end here, and release those that have not ended by then.
 
         Args:
-            wait: how long, for runs and their ends; what still runs is free for other processes, which run it again.
+            wait: how long; other processes run again what has not ended.
         """
         self._pruning.close()
         self._leftovers.close()
         self._timer.close()
         if not wait:
-            self._record_ends()  # what has ended is recorded, and not run again
+            self._record_ends()  # runs that have ended are recorded, and not run again
         elif not self._empty.wait(wait.total_seconds()):
             _log.warning("%d runs have not ended: other processes may run them again", len(self._held))
         with self._lock:
-            left = list(self._held.values())
-        for won in left:
+            unended = list(self._held.values())
+        for won in unended:
             if not won.held.is_settled:  # else its end is on its way
                 self.cut_off(won)
 
@@ -374,18 +377,18 @@ class Outside:
 
     def _wait_for(self, time: datetime, act: Callable[[], object]) -> None:
         try:
-            left = (time - self.now()).total_seconds()
+            seconds = (time - self.now()).total_seconds()
         except StoreError as error:
             _log.debug("the store's clock cannot be read yet: %s", error)
             self._timer.call_after(ASK_AGAIN, lambda: self.submit_at(time, act))
         else:
-            self._timer.call_after(max(left, 0.0), lambda: self._background.submit(act))
+            self._timer.call_after(max(seconds, 0.0), lambda: self._background.submit(act))
 
     def _hold_claim(self, owned: Owned) -> Won:
         held, ticket = owned
         won = Won(held, ticket)
-        # If it is dropped without an end, it was cut off and is to be run again.
-        held.end_if_left = lambda one: uncounted_end(one.claim.id, one.claim.token, one.claim.session)
+        # If it is dropped without an end, it was cut off and must run again.
+        held.end_if_left = lambda claim: uncounted_end(claim.claim.id, claim.claim.token, claim.claim.session)
         held.begun = True
         with self._lock:
             self._held[held.claim.id, held.claim.token] = won
@@ -409,11 +412,11 @@ class Outside:
                 by_session: dict[str, list[Won]] = defaultdict(list)
                 for won in ended:
                     by_session[won.claim.session].append(won)
-                for some in by_session.values():
-                    self._settle_together(some)
+                for of_session in by_session.values():
+                    self._settle_together(of_session)
         except BaseException:
             with self._lock:
-                self._settles = False  # or nobody would settle any more
+                self._settles = False  # or no later end would be sent
             raise
 
     def _take_ended(self) -> list[Won]:
@@ -423,7 +426,7 @@ class Outside:
         return ended
 
     def _settle_together(self, ended: Sequence[Won]) -> None:
-        """Record ends of one session's runs; a result that comes too late is refused and logged."""
+        """Record the ends of a session's runs; a result that comes too late is refused and logged."""
         try:
             settled = self._claims.settle_all({won.held: won.held.left_end() for won in ended})
             for won, answer in zip(ended, settled, strict=True):
@@ -434,13 +437,13 @@ class Outside:
                         won,
                     )
         except StoreError as error:
-            for won in ended:  # the claim keeps what it is to say
+            for won in ended:  # the claim keeps its end
                 _log.warning("the end of %s could not be recorded yet, and is tried again: %s", won, error)
         except LeaseLost as error:
             for won in ended:
                 _log.warning("the result of %s was refused: %s", won, error)
                 won.held.report_recorded(accepted=False)
-        except Exception:  # noqa: BLE001 - logged; the claims keep what they are to say
+        except Exception:  # noqa: BLE001 - logged; the claims keep their ends
             _log.exception("a mistake in cronsensus; please report it. %d ends are tried again", len(ended))
         for won in ended:
             self._drop_claim(won)
@@ -449,7 +452,7 @@ class Outside:
         won = self._hold_claim((held, ticket))
         spec = self._specs.get(held.claim.job)
         if held.claim.scheduled_for is None and spec is not None and spec.has_only_times:
-            # Nobody can run it, and while it stands it takes the place of a time.
+            # Nobody can run it, and while it is open it takes up the job's ``concurrency``.
             _log.warning("run %d of %s has no nominal time, so it is cancelled", held.claim.id, held.claim.job)
             self.settle(won, Final(State.CANCELLED, NO_TIME))
             return

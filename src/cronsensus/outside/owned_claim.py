@@ -1,15 +1,15 @@
-"""A claim that this process holds outside of a node, and what becomes of it if its owner goes away in the middle.
+"""A claim of a process that is no node, and what happens to it if its owner goes away in the middle.
 
-Python may leave a call at any line: a task is cancelled, or a signal handler raises. So a ``Ticket`` says whether the
-owner is still there, and a claim is recorded here before it is used. A claim that was left behind is settled by the
+Python may leave a call at any line: a task is cancelled, or a signal handler raises. So a ``Ticket`` shows whether the
+owner is still there, and a claim is registered here before it is used. A claim that was left behind is ended by the
 first of: its owner on the way out, another call of the same key, the background queue.
 
 ::
 
     OwnedClaim ──▶ begun ──▶ returned
       │              │        └── left: the result is recorded
-      │              └── left: recorded as interrupted; free or kept, as ``end_if_left`` says
-      └── left: given back, as if it had never been acquired
+      │              └── left: recorded as interrupted; free or kept, by ``end_if_left``
+      └── left: released, as if it had never been acquired
 """
 
 from __future__ import annotations
@@ -34,38 +34,38 @@ from cronsensus.timing.clock import Clock
 _log = Logger("cronsensus.outside")
 
 AGAIN = 0.5
-"""Seconds between two tries to record a result while the store is away."""
+"""Seconds between two attempts to record a result while the store is away."""
 WATCH = 1.0
-"""Seconds between two looks for owners that went away without a word."""
+"""Seconds between two checks for owners that went away silently."""
 UNSET: Any = object()
 """The value of a function that has not returned."""
 
 
 class Holder(Protocol):
-    """Holds what is won: ``OutsideClaims``."""
+    """The holder of claims: ``OutsideClaims``."""
 
     clock: Clock
     store: Store
     background: BackgroundQueue
 
     def drop_settled(self, held: OwnedClaim, *, accepted: bool = False) -> None:
-        """Drop a claim that the store has settled."""
+        """Drop a claim whose end the store has recorded."""
 
     def drop_claim(self, held: OwnedClaim) -> None:
         """Drop a claim."""
 
     def record_later(self, held: OwnedClaim) -> None:
-        """Record its end later."""
+        """Record a claim's end later."""
 
     def note_owner_gone(self, ticket: Ticket) -> None:
-        """Note that an owner is gone."""
+        """Record that an owner is gone."""
 
 
 class Ticket:
-    """Lies in the frame of a call: while it lives and is not ``over``, the call goes on.
+    """Lives in the frame of a call: while it exists and is not ``over``, the call goes on.
 
     Attributes:
-        held: what was won for the call, until the store knows how it ended.
+        held: the claim of the call, until the store has recorded its end.
     """
 
     __slots__ = ("__weakref__", "held", "over")
@@ -79,13 +79,13 @@ class OwnedClaim:
     """A claim that this process works on, and the run that its code sees.
 
     Attributes:
-        begun: the function may have begun.
+        begun: the function may have started.
         value: what it returned.
-        end_if_left: what to record if the call goes away from here on; asked once ``begun``.
-        unsettled: what could not be recorded yet.
-        owed: whether the store was away when it was to be recorded.
-        is_over: the store knows how it ended.
-        is_settled: its owner has said how it ended, by ``ends_as``.
+        end_if_left: makes the end to record if the call goes away from here on; called once ``begun``.
+        unsettled: the end that could not be recorded yet.
+        owed: whether the store was away when the end was to be recorded.
+        is_over: the store has recorded the end.
+        is_settled: its owner has set the end, by ``ends_as``.
     """
 
     def __init__(self, claims: Holder, claim: Claim, lease: SessionLease, ticket: Ticket) -> None:
@@ -101,7 +101,7 @@ class OwnedClaim:
         self.unsettled: End | None = None
         self.claims = claims
         self._told: list[Callable[[bool], object]] = []
-        """Told once: whether the store has accepted the end that it was settled with."""
+        """Called once, with whether the store has accepted the end that the owner set."""
         self._was_accepted = False
         self.is_settled: bool = False
         self.owed = False
@@ -111,37 +111,37 @@ class OwnedClaim:
 
     @property
     def name(self) -> tuple[str, str]:
-        """What names it in the namespace."""
+        """Its name in the namespace: job and key."""
         return self.claim.job, self.claim.key
 
     @property
     def is_left(self) -> bool:
-        """Whether the call is gone that it was won for."""
+        """Whether the call that it was acquired for is gone."""
         ticket = self._ticket()
         return ticket is None or ticket.over
 
     @property
     def expires_in(self) -> float:
-        """Return the seconds for which no other process can have it."""
+        """Return the seconds for which no other process can have the claim."""
         return self._lease.trusted_for
 
     def expire(self) -> None:
-        """Lose the claim because its time is over; for the monitor."""
+        """Lose the claim because its lease has run out; for the monitor."""
         self.mark_lost("its session could not be renewed in time")
 
     def mark_lost(self, why: str) -> None:
-        """Lose the claim with its session; an end that is owed is tried until the store refuses it."""
+        """Lose the claim with its session; an end that is owed is sent until the store refuses it."""
         self.run.request_stop(f"lease lost: {why}", lease_lost=True)
         if self.is_settled:
-            # While the store is away nobody else can have it, and afterwards the store decides.
+            # While the store is away nobody else can have the claim, and afterwards the store decides.
             self.claims.record_later(self)
         elif self.owed or self.is_left:
             self.claims.drop_claim(self)  # another process has it: there is nothing left to record
 
     def ends_as(self, end: End, told: Callable[[bool], object] | None) -> bool:
-        """Note how it ended, for whoever records it; ``False``: that is known already.
+        """Set how the run ended, for whoever records it; ``False``: that is set already.
 
-        ``told`` is told once whether the store has accepted this end, and no other.
+        ``told`` is called once, with whether the store has accepted this end.
         """
         if self.is_settled:
             return False
@@ -151,14 +151,14 @@ class OwnedClaim:
         return True
 
     def release_claim(self, *, accepted: bool = False) -> None:
-        """Take it out of the ticket of its owner, now that the store knows its end."""
+        """Remove it from its owner's ticket, now that the store has recorded its end."""
         self.is_over, self._was_accepted = True, accepted and self.is_settled
         ticket = self._ticket()
         if ticket is not None and ticket.held is self:
             ticket.held = None
 
     def left_end(self) -> End:
-        """Return what the store is to be told if the call is gone."""
+        """Return the end to record if the call is gone."""
         if self.unsettled is None:
             if self.begun and self.end_if_left is not None:
                 self.unsettled = self.end_if_left(self)
@@ -167,7 +167,7 @@ class OwnedClaim:
         return self.unsettled
 
     def renew_when_due(self, store: Store) -> float:
-        """Queue the record of its end, if that failed before or the call is gone. Asks no store itself."""
+        """Queue the recording of its end, if that failed before or the call is gone. Does not call the store."""
         del store
         if not (self.owed or self.is_left):
             return WATCH
@@ -175,7 +175,7 @@ class OwnedClaim:
         return AGAIN
 
     def record_end(self) -> bool:
-        """Record how it ended, or give back what never began; ``False``: the store is away, so ask it again."""
+        """Record the end, or release the claim if it never started; ``False``: the store is away, try again."""
         if self.is_over:  # an interrupted call may not have dropped it
             self.claims.drop_claim(self)
             return True
@@ -189,19 +189,19 @@ class OwnedClaim:
         return True
 
     def report_recorded(self, *, accepted: bool | None = None) -> None:
-        """Tell who wants to know it, once, whether the store has accepted the end; ``None``: as is known of it."""
+        """Call the callback, once, with whether the store accepted the end; ``None``: as recorded here."""
         try:
             tell = self._told.pop()  # of two threads one gets it
         except IndexError:
             return
         try:
             tell(self._was_accepted if accepted is None else accepted)
-        except Exception:  # noqa: BLE001 - logged; the others of the same step are to be told too
+        except Exception:  # noqa: BLE001 - logged; the callbacks of the same step are called, too
             _log.exception("who wanted to know whether the end of %r was recorded could not be told", self.run)
 
 
 class _NoNotes:
-    """Nothing is noted of a run outside of a node."""
+    """A run outside of a node has no notes."""
 
     def hold_notes(self, occurrence: int, token: int, *, most: float = -1.0) -> None: ...
 
@@ -215,5 +215,5 @@ _NO_PROGRESS = _NoNotes()
 
 
 def uncounted_end(occurrence: int, token: int, session: str | None) -> End:
-    """Return the end of an attempt that counts as none: the next one is due at once."""
+    """Return the end of an attempt that does not count: the next one is due at once."""
     return End(id=occurrence, token=token, session=session, then=Again(timedelta(0), failed=False))

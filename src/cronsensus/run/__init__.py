@@ -1,4 +1,4 @@
-"""``Run``: what a job function may know and say about the attempt that it is, with what each feature adds to it."""
+"""``Run``: the attempt, as its job function sees it, with the parts that features add."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Run(OfBatch, ComesAfter):
-    """One attempt to execute one occurrence. Given to a job function that annotates a parameter with ``Run``.
+    """An attempt to execute an occurrence. Passed to a job function that annotates a parameter with ``Run``.
 
     Example:
         >>> from cronsensus import Run, Scheduler
@@ -33,20 +33,20 @@ class Run(OfBatch, ComesAfter):
 
     Attributes:
         job: the job's name.
-        namespace: keeps applications on one store apart.
-        key: the occurrence's key; with ``job`` it names the occurrence for ever. For a scheduled one it is the nominal
-            time, which other jobs have as well: to name this work elsewhere, use ``idempotency_key``.
-        scheduled_for: the nominal time, aware, UTC; ``None`` for enqueued work. Its day is not always that of the job's
-            zone: for a date use ``local_time``.
+        namespace: separates applications on the same store.
+        key: the occurrence's key; with ``job`` it identifies the occurrence for ever. For a scheduled occurrence it is
+            the nominal time, which other jobs have as well: elsewhere, use ``idempotency_key`` for this work.
+        scheduled_for: the nominal time, aware, UTC; ``None`` for enqueued work. Its day may differ from that of the
+            job's zone: for a date use ``local_time``.
         zone: the name of the job's time zone: that of its trigger, else the scheduler's.
         attempt: 1, 2, ….
-        token: fencing token: pass it to what you write to elsewhere, and let that refuse smaller ones.
-        lease_lost: set when this node can no longer be sure that the run is its own; another node may be running it.
-            The result will be refused. Set by the local monotonic clock *before* another node can take the run over,
-            unless this process was frozen.
-        cancelled: set when the run should stop: an operator asked, the lease is lost, the time is up, or the node
-            drains out.
-        batch: the number of the batch that this is an item of.
+        token: the fencing token: pass it to other systems that you write to, and let them refuse smaller ones.
+        lease_lost: set when this node can no longer be sure that it holds the run; another node may be running it. The
+            result will be refused. Set by the local monotonic clock *before* another node can take the run over, unless
+            this process was frozen.
+        cancelled: set when the run should stop: an operator asked for it, the lease is lost, the timeout has passed, or
+            the node's drain ends.
+        batch: the number of the batch of which this is an item.
         is_over: whether the function has returned or raised.
     """
 
@@ -63,16 +63,16 @@ class Run(OfBatch, ComesAfter):
     ) -> TestRun:
         """Return a run with which a test calls a job function itself: ``nightly(Run.for_test(nightly))``.
 
-        No node and no store take part. What the job reports is in ``progress_reports`` and ``added_items``;
+        It needs no node and no store. The job's reports are in ``progress_reports`` and ``added_items``;
         ``stop(reason)`` and ``lose_lease()`` ask it to stop; ``with run:`` makes it the current run.
 
         Args:
-            job: what is called.
-            scheduled_for: its nominal time: aware, or text, which without an offset is of the job's zone. ``None``:
-                enqueued work, without one.
+            job: the job to call.
+            scheduled_for: its nominal time: aware, or text, which without an offset is in the job's zone. ``None``:
+                enqueued work, without a nominal time.
             key: of enqueued work.
             attempt: 1, 2, ….
-            upstream: what the jobs returned that it comes after: ``{extract: 42}``.
+            upstream: the results of its upstreams: ``{extract: 42}``.
             namespace: a part of ``idempotency_key``.
 
         Raises:

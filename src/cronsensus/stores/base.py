@@ -1,11 +1,11 @@
-"""The store's verbs: the one seam between decisions and where state lives.
+"""The store's public verbs: the interface between decisions and the database that holds the state.
 
-Verbs are transitions, not create-read-update-delete. Each is one atomic step: one transaction, one conditional
+Verbs are state transitions, not create-read-update-delete. Each is one atomic step: one transaction, one conditional
 statement, or one script. Losing a race is a return value; losing a lease is an exception.
 
 Time is the store's: the server's clock where there is a server, the host's where the store is a file. A ``Store``
-made with a ``clock`` uses that instead, which is how tests and simulations decide what time it is; callers never pass
-a time to a verb. Leases and due times are read *inside* the step, after any wait for a lock.
+made with a ``clock`` uses that clock instead; tests and simulations control time with it. Callers never pass a time
+to a verb. Leases and due times are read *inside* the step, after any wait for a lock.
 
 A ``Store`` object belongs to one namespace. Its verbs may be called from any thread. ``cronsensus.testing.conformance``
 checks everything that is written here.
@@ -57,7 +57,7 @@ Span: TypeAlias = Callable[[str], AbstractContextManager[object]]
 
 
 class _Spans:
-    """What a handle and its siblings share."""
+    """State that a handle shares with its siblings."""
 
     span: Span | None = None
 
@@ -65,24 +65,24 @@ class _Spans:
 class Store(Backend):
     """Where jobs, occurrences, sessions, locks and the ledger live.
 
-    A public verb checks its arguments, returns at once where nothing is to do, enters its span, and calls the back
-    end's verb, which has an underscore before its name and its contract here.
+    A public verb checks its arguments, returns at once if there is nothing to do, opens its tracing span, and calls the
+    back end's method: the same name with an underscore. The contract of both stands here.
 
     """
 
     _spans: _Spans
 
     def __new__(cls, *_: object, **__: object) -> Self:
-        """Make a handle that nothing measures."""
+        """Make a handle without a tracing span."""
         made = super().__new__(cls)
         made._spans = _Spans()
         return made
 
     @property
     def span(self) -> Span | None:
-        """What is called with the name of each verb, and gives what is entered around its back end's part; see ADR 27.
+        """The factory of tracing spans, called with the name of each verb; it returns a context manager. See ADR 27.
 
-        Siblings share it, whichever of them it is set on, and when.
+        A handle and all of its siblings share it: setting it on any of them sets it for all.
         """
         return self._spans.span
 
@@ -92,7 +92,7 @@ class Store(Backend):
 
     def _within(self, verb: str, do: Callable[P, Answer], /, *args: P.args, **kwargs: P.kwargs) -> Answer:
         try:
-            # Asked for once: another thread may take it away.
+            # Read once: another thread may remove it meanwhile.
             if (span := self._spans.span) is None:
                 return do(*args, **kwargs)
             with span(verb):
@@ -103,7 +103,7 @@ class Store(Backend):
 
     @contextmanager
     def _within_span(self, verb: str) -> Iterator[None]:
-        """Enter a span around a verb that is awaited."""
+        """Enter a span around an async verb."""
         try:
             with nullcontext() if (span := self._spans.span) is None else span(verb):
                 yield
@@ -113,10 +113,10 @@ class Store(Backend):
 
     @property
     def unreadable(self) -> tuple[str, ...]:
-        """Return, in words, what this handle has left out so far because it cannot be read; each is logged once.
+        """Return a sentence for each row that this handle skipped because it cannot be read; each is logged once.
 
-        An unreadable row concerns one job, occurrence, session or lock. Verbs that work on many leave it out and do the
-        rest; a read of that one thing raises ``StoreCorrupt``.
+        An unreadable row concerns a single job, occurrence, session or lock. Verbs that work on many rows skip it and
+        go on; reading that row alone raises ``StoreCorrupt``.
         """
         return ()
 
@@ -138,7 +138,7 @@ class Store(Backend):
 
         Raises:
             SchemaMismatch: older (run ``cronsensus db upgrade``) or newer than this code.
-            StoreUnavailable, StoreCorrupt, StoreReadOnly: as they say.
+            StoreUnavailable, StoreCorrupt, StoreReadOnly: as their names tell.
         """
         self._within("check", self._check)
 
@@ -149,7 +149,7 @@ class Store(Backend):
     def sibling(self) -> Self:
         """Return a handle on the same store with connections of its own.
 
-        So a busy pool can never starve a lease.
+        So a busy connection pool never delays a lease renewal.
         """
         made = self._within("sibling", self._sibling)
         made._spans = self._spans  # noqa: SLF001 - of its own class
@@ -172,31 +172,31 @@ class Store(Backend):
     ) -> DefineResult:
         """Define jobs by name, as the application's ``release`` declares them.
 
-        A new job's watermark is the store's now, so it starts after its registration and not in the past; for a
-        trigger that has only times in the past (a one-off ``at``) it lies one microsecond before the last of them,
-        which therefore still runs. Its first era begins at that watermark. A changed definition is a new revision
-        whose era begins at the store's now (never before the watermark); the watermark stays. The next due time is
-        the first nominal time after the watermark, under the eras that hold. A retired job that is defined again
-        comes back; its watermark moves to now, so that the time for which it was retired is not caught up.
+        A new job's watermark is the store's now, so only later nominal times fire. If the trigger has only times in the
+        past (a one-off ``at``), the watermark lies one microsecond before the last of them, which therefore still runs.
+        The job's first era begins at that watermark. A changed definition is a new revision; its era begins at the
+        store's now (never before the watermark), and the watermark stays. The next due time is the first nominal time
+        after the watermark under the current eras. A retired job that is defined again comes back: its watermark moves
+        to now, so the retired time is not caught up.
 
         A ``release`` is known from its first ``define_jobs`` or ``open_session``. While a session of a release that was
         first known *later* is alive, definitions of the earlier release that differ are left alone (``superseded``),
         so a node of the old version that restarts during a rolling deploy changes nothing; once no such session
         lives, they win again (a rollback). Jobs with ``source="runtime"`` follow no release: the last writer wins.
 
-        With ``complete=True`` the specs are all that the release declares: jobs with ``source="code"`` that are not
-        among them are retired, unless a live session of another release is there (it may still declare them:
-        ``kept``). What waits of a job that is retired so is kept for ``retire_after``: it can be claimed where a node
-        has the function, it is there when the job is defined again, and after that time ``prune`` cancels it.
+        With ``complete=True`` the specs are all that the release declares: other jobs with ``source="code"`` are
+        retired. They are ``kept`` while a live session of another release may still declare them. Pending occurrences
+        of a job that is retired like this stay for ``retire_after``: nodes that have the function can claim them, and a
+        job that is defined again finds them. After that time ``prune`` cancels them.
 
-        Atomic: all or nothing. A release is one unit, so it is not defined in pieces. The slow part is worked out
-        first; then other writers wait for some 50 µs for each job that is new, changed or gone.
-        Idempotent: equal definitions write nothing. Only the next due time is set anew where the trigger depends on a
-        time zone and the rules of this machine give another instant (``moved``), unless the watermark moves meanwhile:
-        whoever moves it computes the next due time, too.
+        Atomic: all or nothing, because a release is a unit. The slow part is computed first; then other writers wait
+        for some 50 µs for each job that is new, changed or gone.
+        Idempotent: equal definitions write nothing. Exception: the next due time is written anew (``moved``) where the
+        trigger depends on a time zone and this machine's zone rules give another instant. If the watermark moves
+        meanwhile, whoever moves it computes the next due time.
 
         Raises:
-            DuplicateJob: two of ``specs`` have one name.
+            DuplicateJob: two of ``specs`` have the same name.
             InvalidPayload: arguments that are not JSON.
         """
         check_different(specs)
@@ -211,30 +211,30 @@ class Store(Backend):
         )
 
     def retire(self, job: str, *, by: str, why: str) -> bool:
-        """Stop a job for good, keeping its watermark and its ledger; ``False`` where there is nothing to stop.
+        """Stop a job for good, keeping its watermark and its ledger; ``False`` if there is nothing to stop.
 
-        Its pending occurrences become cancelled(retired); of a job that is retired already those that were kept
-        (``retire_after``). Running ones go on. From now on its era has no trigger (or from when its last era begins,
-        where the clock was set back to before that). Nominal times up to then that were not decided yet become one
-        range missed(retired), and the watermark moves to the last of them.
+        Its pending occurrences become cancelled(retired), also those that an earlier retirement kept
+        (``retire_after``). Running occurrences go on. From now on its era has no trigger; if the clock was set back to
+        before its last era began, from that beginning. Undecided nominal times up to then become one range
+        missed(retired), and the watermark moves to the last of them.
 
-        The trail has it even where there was nothing to stop: of a job that a release dropped it says that this is
-        meant.
+        The trail gets an entry even if there was nothing to stop: for a job that a release dropped, it records that
+        this was intended.
         """
         return self._within("retire", self._retire, job, by=by, why=why)
 
     # --- the scheduling round --------------------------------------------------------------------------------------
 
     def look(self, *, limit: int = 100, partition: Partition | None = None, ahead: timedelta = NO_DELAY) -> View:
-        """Read which jobs are due, what waits, and which sessions hold runs. It writes nothing and blocks no verb.
+        """Read which jobs are due, which occurrences wait, and which sessions hold runs; write nothing, block nobody.
 
-        ``jobs`` are also those that come due within ``ahead`` (not negative), the earliest first, so that a node can
-        plan them before their due time. The answer promises nothing: ``step`` checks again whether a plan holds.
+        ``jobs`` includes jobs that come due within ``ahead`` (not negative), the earliest first, so that a node can
+        plan them before their due time. The answer may be outdated at once: ``step`` checks again whether a plan holds.
 
         With a ``partition``, ``jobs`` and ``more`` are of that part of the jobs alone, so that nodes that look at
         different partitions do not plan the same job. Each job is in exactly one of ``of`` partitions, always the same.
 
-        It is one statement when no job is due, so that looking is cheap.
+        If no job is due, it is a single statement, so polling is cheap.
 
         Raises:
             InvalidOption: ``ahead`` is negative.
@@ -246,72 +246,68 @@ class Store(Backend):
     def step(self, session: str, step: Step) -> Done:
         """Write the report of a node: notes, results and released claims; then plans; then claim work.
 
-        - Notes, ends and claims that are given back are accepted by token and session, also where ``session`` is
-          not alive: each only if its occurrence is still running under its token. A refused one stops none of the
-          others.
+        - Notes, ends and released claims are accepted by token and session, even if ``session`` is no longer alive:
+          each only if its occurrence is still running under its token. A refusal does not affect the others.
         - Notes are progress and log lines of running attempts.
-        - Ends tell what becomes of occurrences (``model.ends``). ``Final`` is written with reason, result and error.
-          ``Again`` puts the occurrence back, due at the store's now + ``after``, and forgets its fingerprint: with one
-          failure more if it ``failed``, else without the attempt, and with its ``note`` for the next one. ``Parked``
-          puts it back due never, until ``wake``, with all counts at their beginning. One that was asked to stop is
-          cancelled instead of put back.
-          Each that is accepted leaves a run record with its token, but for what ``recorded_as`` says leaves none.
-          Reasons, errors and log lines may be any text: what a store cannot keep of it (NUL, half characters) it keeps
-          as an escape, so that no message costs a result; and secrets in it are masked (``codec.clean``), as in all
-          that operators say.
-        - A claim that is given back is pending, due as before. ``cut=None``: it was not begun. The attempt is given
-          back too, so the next one has its number again. ``cut="stopped"``: it had begun, and its node stopped it in
-          order. The attempt counts, because its number belongs to a run that began; it is no crash. ``cut="crashed"``:
-          it had begun, and the lease of its node ended. It is a crash, like a takeover. With ``on_crash="fail"``, or if
-          this crash reaches ``max_crashes``, it does not go back but becomes failed(crashed), as in ``close_session``
-          and ``reclaim``.
+        - Ends decide the next state of occurrences (``model.ends``). ``Final`` is written with reason, result and
+          error. ``Again`` puts the occurrence back, due at the store's now + ``after``, and clears its fingerprint. If
+          it ``failed``, its failures grow by one; else the attempt is not counted, and its ``note`` is kept for the
+          next attempt. ``Parked`` puts it back without a due time, until ``wake``, with all counts reset. An occurrence
+          that was asked to stop is cancelled instead of put back.
+          Each accepted end leaves a run record with its token, unless ``recorded_as`` excludes it.
+          Reasons, errors and log lines may be any text: characters that a store cannot keep (NUL, lone surrogates) are
+          escaped, so that no message costs a result. Secrets in them are masked (``codec.clean``), as in all texts of
+          operators.
+        - A released claim is pending again, due as before. ``cut=None``: it had not started. The attempt is not
+          counted, so the next one has its number again. ``cut="stopped"``: it had started, and its node stopped it in
+          order. The attempt counts, because its number belongs to a run that started; it is no crash.
+          ``cut="crashed"``: it had started, and the lease of its node ended. It is a crash, like a takeover. With
+          ``on_crash="fail"``, or if this crash reaches ``max_crashes``, it becomes failed(crashed) instead, as in
+          ``close_session`` and ``reclaim``.
         - A plan is carried out if the job's watermark, revision and number of active occurrences are still what the
           plan saw, its ``not_before`` has come, and the job is neither paused nor retired. Otherwise nothing of it is
-          written. Its occurrences and verdicts are inserted, watermark and next due time are moved, and if it says so
-          earlier occurrences are asked to cancel (pending ones become cancelled(cancel_previous) at once). An
-          occurrence whose key exists already, because it was backfilled ahead of its time, is left as it is. Plans are
-          compared with the state after the parts before them: an occurrence that those ended is no longer active.
+          written. Its occurrences and verdicts are inserted, watermark and next due time are moved, and if the plan
+          asks for it, earlier occurrences are asked to cancel (pending ones become cancelled(cancel_previous) at once).
+          An occurrence whose key exists already, because it was backfilled ahead of its time, is left as it is. Plans
+          are compared with the state after the ends of this step: an occurrence that those ended is no longer active.
         - Up to ``want.limit`` due pending occurrences of ``want.functions`` are claimed: highest priority first, then
           by class (the schedule and people, then what was enqueued, then items and backfill: ``model.claim_order``),
-          then earliest due, then oldest; with ``want.oldest`` the class has no say. Among them are those that this
-          step's plans made, that its ends put back, and that its ends freed a slot for. One past its
+          then earliest due, then oldest; with ``want.oldest`` the class is ignored. Occurrences that this step's plans
+          made, that its ends put back, or that its ends freed a slot for can be claimed, too. An occurrence past its
           ``expires_at`` that never started becomes missed(late) instead.
           Limits: per job ``concurrency`` over all live sessions (a dead session's runs do not count); for occurrences
-          subject to overlap (all policies but ``allow``), one at a time and in order of creation: one waits while an
-          earlier one of its job is active. A claimed occurrence is running, attempt + 1, under a new token. A claim
-          that takes any sets the session's lease to now + ``want.lease``, also when that is sooner than before:
+          subject to overlap (all policies but ``allow``), one at a time and in order of creation: an occurrence waits
+          while an earlier one of its job is active. A claimed occurrence is running, attempt + 1, under a new token. A
+          claim that takes any sets the session's lease to now + ``want.lease``, also when that is sooner than before:
           an idle node holds a long lease that costs nothing, a working one a short lease.
-        - Up to ``want.reserve`` more are claimed to wait at the caller for a free slot (``Claim.reserved``): only those
-          that are retried after a crash, whose job has no ``concurrency`` and no turns, and of which no attempt was cut
-          off. None is overtaken for that. Where there are fewer, the caller gets only its part, 1 of ``want.nodes``.
-          Such an attempt counts as begun only when a note (``Note.ran``) or the result says so; if its session ends
-          before that, it is no crash. It is not reserved a second time, so a job that ends the process of its node is
-          counted from the second time on.
-        - ``want.ahead`` lets both look that much further than the store's now: a plan whose ``not_before``, and an
-          occurrence whose ``due_at``, comes within it counts as due. The commit then lies before the due time, not
-          after it. Such an attempt counts as started when it is due; ``claimed_at`` says when it was claimed, so that
-          the caller knows how long to wait.
-        - If there are plans or a ``want``, and ``session`` is not alive, ``Done.lost`` says so: the results stand, no
+        - Up to ``want.reserve`` more are claimed to wait at the caller for a free slot (``Claim.reserved``). Only these
+          can be reserved: occurrences that are retried after a crash, whose job has neither ``concurrency`` nor turns,
+          and without an attempt that was cut off. The claim order is kept. If there are fewer, the caller gets only its
+          share, 1 of ``want.nodes``. A reserved attempt counts as started only when a note (``Note.ran``) or the
+          result reports it; if its session ends before that, it is no crash. An occurrence is reserved only once, so a
+          job that ends the process of its node is counted from the second time on.
+        - ``want.ahead`` moves the limit of "due" that much past the store's now, for a plan's ``not_before`` and an
+          occurrence's ``due_at``. So the commit lies before the due time, not after it. Such an attempt counts as
+          started when it is due; ``claimed_at`` is when it was claimed, so that the caller knows how long to wait.
+        - If there are plans or a ``want``, and ``session`` is not alive, ``Done.lost`` is set: the results stand, no
           plan was carried out, nothing was claimed. This is judged in the same step, so nothing is ever claimed for a
           dead session.
 
-        An empty step does nothing, and does not ask the store.
+        An empty step returns at once, without a statement.
 
-        Atomic: plans and claims in one step, and never without the results that they come after. An occurrence is
-        inserted if and only if the watermark moves; none is claimed by two callers. A claim never waits for rows that
-        another node holds.
-        Idempotent: ends and claims given back by their tokens (a repeated end gets its first answer, and
-        nothing is written), plans by their watermark. Claims are not: they stand although the answer was lost, and
-        ``renew`` lists them. So a step whose answer was lost can be sent again; log lines of its notes may then be
-        written twice.
+        Atomic: plans and claims in one step, and never without the results that come before them. An occurrence is
+        inserted if and only if the watermark moves; no two callers claim the same one. A claim never waits for rows
+        that another node holds.
+        Idempotent: ends and released claims by their tokens (a repeated end gets its first answer, and nothing is
+        written), plans by their watermark. Claims are not: they stand although the answer was lost, and ``renew`` lists
+        them. So a step whose answer was lost can be sent again; log lines of its notes may then be written twice.
         Not prevented: a wrong plan, which is carried out as it is (planning is pure and tested elsewhere); a caller
         that starts a run before its due time, which the store cannot see; plans or claims that fail each time (a row
-        that cannot be read, a lock timeout, a full store).
-        After an error any part of the step may have been written. So the caller sends the results again alone, at once,
-        and then the rest in halves. Results alone are refused neither for a plan nor, on Redis, for want of memory.
+        After an error any part of the step may have been written. So the caller sends the results alone, at once, and
+        then the rest in halves. Results sent alone are not refused for a plan or, on Redis, for lack of memory.
 
         Raises:
-            InvalidTransition: an end names a state that no run can end in (``RUNNING``, ``MISSED``); nothing was
+            InvalidTransition: an end has a state in which no run can end (``RUNNING``, ``MISSED``); nothing was
                 done.
             InvalidOption: ``want.ahead`` is negative or more than ``MOST_AHEAD``; nothing was done.
             StoreFull: there is no space for notes, plans or claims; on Redis the results stand.
@@ -326,39 +322,40 @@ class Store(Backend):
     def acquire(
         self, session: str, asks: Sequence[Ask | AskNamed], *, lease: timedelta
     ) -> list[tuple[Claim | NotWon, ...]]:
-        """Win occurrences now, for hosts where another program keeps time; answers are in the order of ``asks``.
+        """Claim occurrences now, for hosts where another program keeps time; answers are in the order of ``asks``.
 
-        An ``AskNamed`` wants one occurrence, by its nominal time or its key. The occurrence is created if it does not
-        exist, and taken if it is pending, whatever waits before it and however much of its job runs; it becomes due now
-        if it was due later. One with a key that ended longer ago than its job's ``keep`` counts as pruned: it is
+        An ``AskNamed`` wants a single occurrence, by its nominal time or its key. The occurrence is created if it does
+        not exist, and claimed if it is pending, regardless of queue and ``concurrency``; it becomes due now if it was
+        due later. An occurrence with a key that ended longer ago than its job's ``keep`` counts as pruned: it is
         deleted and created anew in the same step. The fingerprint is stored with the occurrence, and the claim carries
-        the stored one: that of this ask, unless an earlier attempt began with another and was cut off. An outcome
-        ``PENDING`` clears it. A time at or below the pruned horizon is ``PRUNED``; a new one of a paused job is
+        the stored value: that of this ask, unless an earlier attempt started with another and was cut off. An outcome
+        ``PENDING`` clears it. A time at or below the pruned horizon is ``PRUNED``; a new time of a paused job is
         ``LOST``.
 
         An ``Ask`` wants nominal times of a job within its ``concurrency``, over all live sessions: the times of one ask
         need one free run together, and each counts while it runs. A time that is not run gets its verdict here:
-        skipped(overlap) if the job is full, skipped(paused) if it is paused, missed(late) if the caller says so. One
-        that waits is taken if it is due and ``concurrency`` allows it; else it goes on waiting, without a verdict. What
-        is given back before it began is missed(late) when the job's ``grace`` since its nominal time is over. A time
-        that lies more than ``MOST_EARLY`` (1 s) ahead of the store's now is ``EARLY``, whatever is asked of it, and
-        leaves no trace: a caller whose clock is fast would run it too soon for all.
+        skipped(overlap) if the job is full, skipped(paused) if it is paused, missed(late) if the caller asks for that.
+        A waiting time is claimed if it is due and ``concurrency`` allows it; else it goes on waiting, without a
+        verdict. A claim released before it started is missed(late) once the job's ``grace`` since its nominal time is
+        over. A time that lies more than ``MOST_EARLY`` (1 s) ahead of the store's now is ``EARLY`` and leaves no trace:
+        a caller whose clock is fast would run it too soon for all.
 
         A nominal time in a period for which the job has or had a trigger is ``LOST``: plans decide those times, and
         nodes run them by the job's policies. A time above the watermark, won or given a verdict, moves the watermark of
-        a job without a trigger, unless an earlier trigger left undecided times before it. What cannot be acquired
-        hinders no other; of two asks for one occurrence the first wins it.
+        a job without a trigger, unless an earlier trigger left undecided times before it. Asks do not hinder each
+        other; of two asks for the same occurrence the first wins it.
 
-        Atomic: all of it. A job is locked while its runs are counted and its keys are read, so two callers do not both
-        get the last place, or one key; they may name the same in any order. The lease is set if something is won.
+        Atomic: the whole call. A job is locked while its runs are counted and its keys are read, so two callers never
+        both get the last place, or the same key; they may name jobs and keys in any order. The lease is set if
+        something is won.
         Idempotent: verdicts; repeated, the times are ``LOST``. Claims stand although the answer was lost, and ``renew``
         lists them.
-        Not prevented: that a key is done a second time once the job's ``keep`` is over, or after ``forget``.
+        Not prevented: a second run of a key once the job's ``keep`` is over, or after ``forget``.
 
         Raises:
             LeaseLost: the session is not alive; nothing was done.
             InvalidOption: a time lies more than ``MOST_IN_FUTURE`` (366 days) after the store's now, or has no zone; a
-                key is none that ``check_key`` allows; an ``AskNamed`` has neither time nor key, or both. Nothing was
+                key is not valid (``check_key``); an ``AskNamed`` has neither time nor key, or both. Nothing was
                 done.
         """
         wanted = [ask.checked() for ask in asks]
@@ -366,19 +363,19 @@ class Store(Backend):
 
     @contextmanager
     def transaction(self, claim: Claim) -> Iterator[RunTransaction]:
-        """Open a transaction in which a running attempt writes its effects, and then that it succeeded (G5).
+        """Open a transaction in which a running attempt writes its effects, and then its success (G5).
 
-        It commits if the block is left without an exception after ``complete``; from then on an outcome under the same
-        token is answered with "succeeded", whatever it says. In every other case it is rolled back.
+        It commits if the block is left without an exception after ``complete``. Every later outcome under the same
+        token is answered with "succeeded". In every other case it is rolled back.
 
         Atomic: effects, run record and final state commit together, only if the run is current at that moment: the
         token is checked when the transaction begins, and again, under a lock, by ``complete``.
-        Not prevented: effects outside of this database; a commit whose answer is lost raises although it took place (a
-        step with its outcome then tells). Until ``complete`` the run may still be taken over; its effects are then
-        rolled back.
+        Not prevented: effects outside of this database; a commit whose answer is lost raises although it took place
+        (sending a step with its outcome then shows which). Until ``complete`` the run may still be taken over; its
+        effects are then rolled back.
 
         Raises:
-            UnsupportedTransaction: the store has none (``capabilities.transactional_finish`` says so).
+            UnsupportedTransaction: the store has no transactions (``capabilities.transactional_finish`` says so).
             LeaseLost: the run is not current.
         """
         with ExitStack() as open_now:
@@ -387,46 +384,47 @@ class Store(Backend):
             yield open_now.enter_context(self._transaction(claim))
 
     def complete_in(self, connection: Any, claim: Claim, result: str | None = None, notes: Sequence[Note] = ()) -> None:
-        """Write that an attempt succeeded in a transaction of the caller's own, on the store's database (G5).
+        """Write an attempt's success into the caller's own transaction, on the store's database (G5).
 
         The caller's commit decides; after a rollback the attempt is running as before.
 
         Atomic: as ``transaction``, from here to the caller's commit.
-        Not prevented: a caller that commits nevertheless after ``LeaseLost``.
+        Not prevented: a caller that commits in spite of ``LeaseLost``.
 
         Raises:
-            UnsupportedTransaction: the store has none, cannot use such a connection, or it leads to another database.
+            UnsupportedTransaction: the store has no transactions, cannot use such a connection, or it leads to another
+                database.
             LeaseLost: the run is not current; nothing was written.
         """
         self._within("complete_in", self._complete_in, connection, claim, result, notes)
 
     def enqueue_in(self, connection: Any, items: Sequence[Item]) -> list[Enqueued]:
-        """Create occurrences by key, as ``enqueue``, in a transaction of the caller's own on the store's database.
+        """Create occurrences by key, like ``enqueue``, in the caller's own transaction on the store's database.
 
         Nobody sees them before the caller's commit, which notifies nodes where the database can; after a rollback they
-        never were. Due times count from this call, also of what is committed much later. It locks no job, so schedules
-        and other calls go on while the caller's transaction is open.
+        never existed. Due times count from this call, not from the commit. It locks no job, so schedules and other
+        calls go on while the caller's transaction is open.
 
         Atomic: with the caller's transaction.
-        Idempotent: by key. Where another open transaction has the key, this one waits for its end for a few seconds.
+        Idempotent: by key. If another open transaction has the key, this call waits a few seconds for its end.
         Not prevented: a run of a job that is retired between this call and the commit; ids that become visible in
         another order than they were given.
 
         Raises:
-            UnsupportedTransaction: the store has none, cannot use such a connection, it commits each statement by
-                itself, or it leads to another database.
+            UnsupportedTransaction: the store has no transactions, cannot use such a connection, it commits each
+                statement by itself, or it leads to another database.
             UnknownJob, InvalidOption, InvalidPayload: as ``enqueue``.
-            StoreBusy: another open transaction has a key for too long, or the database ended this one in favour of
-                another. The caller has to roll back.
+            StoreBusy: another open transaction has a key for too long, or the database rolled this one back in favour
+                of another. The caller has to roll back.
         """
         self._check_keys(items)
         return self._within("enqueue_in", self._enqueue_in, connection, items) if items else []
 
     async def aenqueue_in(self, connection: Any, items: Sequence[Item]) -> list[Enqueued]:
-        """Do what ``enqueue_in`` does on a connection that is awaited.
+        """Do what ``enqueue_in`` does, on an async connection.
 
         Raises:
-            UnsupportedTransaction, UnknownJob, InvalidOption, InvalidPayload, StoreBusy: as there.
+            UnsupportedTransaction, UnknownJob, InvalidOption, InvalidPayload, StoreBusy: as ``enqueue_in``.
         """
         self._check_keys(items)
         if not items:
@@ -444,39 +442,39 @@ class Store(Backend):
     def open_session(self, session: SessionSpec, *, lease: timedelta) -> datetime:
         """Begin a session whose lease ends at the store's now + ``lease``; return the store's now.
 
-        A session that is not a node belongs to no release, whatever it says: no definition waits for it.
+        A session that is not a node belongs to no release, even if its spec names one: no definition waits for it.
 
         Idempotent: repeated while the session lives, it only sets the lease.
 
         Raises:
-            LeaseLost: the id is that of a session that is over.
+            LeaseLost: the session with this id has ended.
         """
         return self._within("open_session", self._open_session, session, lease)
 
     def renew(self, session: str, *, lease: timedelta, idle_lease: timedelta | None = None) -> Renewal:
-        """Set the lease anew if it has not run out; never revives a dead session.
+        """Renew the lease if it has not run out; a dead session is never revived.
 
         While the session holds a running occurrence its lease is set to now + ``lease``, else to now + ``idle_lease``
-        (``lease`` if that is not given); the answer says which. The store decides this in the same step, because the
-        caller cannot know: a renewal that timed out may be carried out long after the caller claimed work.
+        (default: ``lease``); the answer contains which. The store decides this in the same step, because the caller
+        cannot know: a renewal that timed out may be carried out long after the caller claimed work.
 
         The answer lists the runs that the session holds, with their tokens. A store that lost its last moment (a
-        failover, a restored backup) may know of other runs than the caller; the caller finds that out by this list.
+        failover, a restored backup) may know other runs than the caller, who finds the difference by this list.
         """
         return self._within("renew", self._renew, session, lease, lease if idle_lease is None else idle_lease)
 
     def close_session(self, session: str) -> list[Takeover]:
-        """End a session in order. Its remaining runs go back as in ``reclaim``, but that counts as no crash.
+        """End a session in order. Its remaining runs go back as in ``reclaim``, but not as crashes.
 
-        With ``on_crash="fail"`` a run that was cut off is failed(crashed) here too: it may have begun its work.
+        With ``on_crash="fail"`` a run that was cut off is failed(crashed) here too: it may have done part of its work.
         """
         return self._within("close_session", self._close_session, session)
 
     def reclaim(self, presumed_dead: Collection[str] = ()) -> list[Takeover]:
         """End sessions whose lease ran out, and those in ``presumed_dead``; return what became of their runs.
 
-        A run goes back to pending with one crash more (``on_crash="retry"``, and with this one fewer than
-        ``max_crashes``) or is failed(crashed). Its run record says crashed. Their locks are free.
+        With ``on_crash="retry"`` a run goes back to pending, and its crashes grow by one, until they reach
+        ``max_crashes``; otherwise it is failed(crashed). Its run record has the end "crashed". Its locks are free.
 
         Evidence in ``presumed_dead`` shortens a takeover; wrong evidence costs a run its result, never correctness.
         It waits for no transaction of such a session: a session that is being written to may be left for the next call.
@@ -493,7 +491,7 @@ class Store(Backend):
     def lock(
         self, name: str, holder: str, *, ttl: timedelta, session: str | None = None, limit: int = 1
     ) -> LockGrant | None:
-        """Take a place of the named lock for ``holder`` if one is free or overdue; ``None``: all are held.
+        """Take a place of the named lock for ``holder`` if a place is free or overdue; ``None``: all are held.
 
         A lock has ``limit`` places, counted from 0; each has one holder. Where callers pass different limits, the
         smallest of the caller's and all holders' limits counts: in a deploy that lowers a limit to 1, a holder that
@@ -506,18 +504,18 @@ class Store(Backend):
 
         Raises:
             LeaseLost: ``session`` is not alive.
-            InvalidOption: ``name``, ``holder`` or ``ttl`` is none that ``check_lock`` allows.
+            InvalidOption: ``name``, ``holder`` or ``ttl`` is not valid (``check_lock``).
         """
         check_lock(name, holder, ttl)
         return self._within("lock", self._lock, name, holder, ttl=ttl, session=session, limit=limit)
 
     def extend(self, grant: LockGrant, *, ttl: timedelta) -> bool:
-        """Extend a lock that is still held under this token and not overdue; ``False``: it is lost."""
+        """Extend a lock that is held under this token and not overdue; ``False``: it is lost."""
         check_lease(ttl)
         return self._within("extend", self._extend, grant, ttl)
 
     def unlock(self, grant: LockGrant) -> bool:
-        """Free a lock, only if it is still held under this token; ``False``: it was not ours, nothing changed.
+        """Free a lock if it is still held under this token; ``False``: it was not, nothing changed.
 
         The first waiter in its queue (``wait_queues``) is notified.
         """
@@ -529,14 +527,14 @@ class Store(Backend):
         A former holder finds ``extend`` and ``unlock`` refused, and the next holder has a higher token.
 
         Atomic: all places in one step, with the entry in the trail.
-        Not prevented: a former holder that works on until its next renewal; its token tells it apart.
+        Not prevented: a former holder that works on until its next renewal; its old token gives it away.
         """
         return self._within("break_lock", self._break_lock, name, by=by, why=why)
 
     def wait_queues(self) -> WaitQueues:
-        """Return the wait queues of locks, which receive on a connection of their own; the caller closes them.
+        """Return the wait queues of locks, which have a connection of their own; the caller closes them.
 
-        The queues of a store without notifications receive nothing.
+        If the store has no notifications, the queues receive nothing.
         """
         return self._within("wait_queues", self._wait_queues)
 
@@ -549,37 +547,38 @@ class Store(Backend):
     def enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
         """Create occurrences by key, in bulk; an existing key returns the existing occurrence, in whatever state.
 
-        Arguments that are left out are the job's own. ``expires_in`` counts from the due time. It wakes other
-        handles as ``notify`` does.
+        Without arguments an item has the job's own. ``expires_in`` counts from the due time. Other handles are notified
+        as by ``notify``.
 
         Atomic: all items of a call in one step.
         Idempotent: by key.
 
         Raises:
             UnknownJob: no such job, or retired.
-            InvalidOption: a key is none that ``check_key`` allows; or only other programs run a job
-                (``JobSpec.runs_elsewhere``), of which nobody else makes runs. ``trigger``, ``retry`` and ``backfill``
-                refuse such a job, too.
+            InvalidOption: a key is not valid (``check_key``); or only other programs run the job
+                (``JobSpec.runs_elsewhere``), so nobody else may create runs of it. ``trigger``, ``retry`` and
+                ``backfill`` refuse such a job, too.
             InvalidPayload: arguments that are not JSON.
         """
         self._check_keys(items)
         return self._within("enqueue", self._enqueue, items) if items else []
 
     def wake(self, occurrences: Collection[int], *, listed: int | None = None) -> int:
-        """Make due those of these occurrences that are parked; return how many.
+        """Make parked occurrences due; return how many.
 
-        They are due as of their creation, and not before their nominal time. A batch goes first then, whatever its
-        class was. Other handles are notified as by ``notify``. One that is not parked is left alone.
+        They are due as of their creation, and not before their nominal time. A batch is then claimed first, whatever
+        its class. Other handles are notified as by ``notify``. Occurrences that are not parked are left alone.
 
-        With ``listed`` the call is for one batch whose list was made outside of a run: all its items, so many, are
-        enqueued. It is noted and the batch made due, only if it is pending, not parked, and its list not complete; else
-        the answer is 0.
+        With ``listed`` the call is for a single batch whose list was made outside of a run: all of its items, so many,
+        are enqueued. The number is recorded and the batch made due, but only if the batch is pending, not parked, and
+        its list not complete; else the answer is 0.
 
         Atomic: each. Idempotent.
-        Not prevented: one that is claimed, or parked, in this moment stays parked: who parks it asks again.
+        Not prevented: an occurrence that is being claimed or parked in this moment stays parked; whoever parks it
+        checks again.
 
         Raises:
-            InvalidOption: ``listed`` is given, and not exactly one occurrence.
+            InvalidOption: ``listed`` is given with more or fewer than one occurrence.
         """
         numbers = tuple(dict.fromkeys(occurrences))
         if listed is not None and len(numbers) != 1:
@@ -599,17 +598,16 @@ class Store(Backend):
         """Run a job now, beside its schedule: a new occurrence with origin manual; watermark and next due time stay.
 
         Atomic: with all of ``downstream``.
-        Idempotent: by ``key``. Without one, where the answer was lost, the run may be there, and a second call makes
-        another.
+        Idempotent: by ``key``. Without a key, a second call after a lost answer may create a second run.
 
         Args:
             job: its name.
             by: the operator, for the trail.
             why: the reason, for the trail.
             arguments: JSON values by position and by name, in place of the job's own.
-            key: what stands under it is returned, with ``created=False``, and nothing is made.
-            downstream: jobs that come after it, which get a run each, too. All of these have one nominal time, the
-                store's now, and the gates of these see by it what they come after.
+            key: an occurrence that has this key is returned, with ``created=False``, and nothing is created.
+            downstream: jobs that come after it, which get a run each, too. All of these runs have the same nominal
+                time, the store's now, by which the dependents' gates find their upstreams.
 
         Raises:
             UnknownJob: no such job, or retired; so do ``pause``, ``resume``, ``retry`` and ``backfill``.
@@ -622,31 +620,32 @@ class Store(Backend):
         return self._within("trigger", self._trigger, job, payload, key, tuple(downstream), by=by, why=why)
 
     def pause(self, job: str, *, by: str, why: str) -> bool:
-        """Stop firing a job; ``False`` when it is paused already. Nominal times that pass are skipped(paused)."""
+        """Stop firing a job; ``False`` if it is paused already. Nominal times that pass are skipped(paused)."""
         return self._within("pause", self._pause, job, by=by, why=why)
 
     def resume(self, job: str, *, by: str, why: str = "") -> bool:
-        """End a pause; ``False`` when there is none. The next round writes the paused stretch into the ledger."""
+        """End a pause; ``False`` if there is none. The next round writes the paused stretch into the ledger."""
         return self._within("resume", self._resume, job, by=by, why=why)
 
     def rewind(self, rewind: Rewind, *, by: str, why: str) -> bool:
-        """Take a job's schedule back; ``False``, and nothing is written, if it has changed since the step read it.
+        """Take a job's schedule back; ``False``, and nothing is written, if it has changed since ``rewind`` was made.
 
-        Atomic: watermark, next due time, eras, ranges, pauses, what never began, and trail. Of two at the same instant,
-        or of one and a plan, one is carried out. What began stays: no time that has a run gets another.
+        Atomic: watermark, next due time, eras, ranges, pauses, unstarted occurrences, and trail. Of two rewinds at the
+        same instant, or of a rewind and a plan, only one is carried out. Started runs stay: a nominal time that has a
+        run gets no second one.
 
         Raises:
             UnknownJob: no such job, or retired.
-            InvalidOption: it would go forward.
+            InvalidOption: the watermark would move forward.
         """
         if rewind.watermark > rewind.watermark_seen or not rewind.eras:
             raise InvalidOption(f"rewind={rewind!r}: a schedule is taken back, to a time that an era has")
         return self._within("rewind", self._rewind, rewind, by=by, why=why)
 
     def cancel(self, occurrence: int, *, by: str, why: str) -> State:
-        """Cancel a pending occurrence at once; ask a running one to stop (``renew`` tells its node).
+        """Cancel a pending occurrence at once; ask a running one to stop (its node learns of it by ``renew``).
 
-        A run that was asked to stop does not run again: where it would go back to pending (a retry, a takeover, a
+        A run that was asked to stop does not run again. Where it would go back to pending (a retry, a takeover, a
         release), it becomes cancelled instead, with the reason of the request.
 
         Raises:
@@ -658,12 +657,12 @@ class Store(Backend):
     def retry(self, occurrence: int, *, by: str, why: str = "", again: bool = False) -> Enqueued:
         """Make a new occurrence of a final one, linked to it and with the same arguments and nominal time.
 
-        That of an item of a batch is no item any more: it runs alone. A run is retried once: of one that was, this
-        returns the newest of its retries with ``created=False``, and a further one is a retry of that. It is claimed in
-        the class of what it repeats.
+        The retry of an item of a batch is not an item: it runs alone. An occurrence is retried only once: if it was
+        retried before, this returns the newest of its retries with ``created=False``; retry that to go on. The retry is
+        claimed in the class of its original.
 
-        Atomic: of two calls at the same instant one makes the run, and the other returns it.
-        Not prevented: a second run where the first retry is no longer kept.
+        Atomic: of two calls at the same instant one creates the run, and both return it.
+        Not prevented: a second run once the first retry has been pruned.
 
         Args:
             occurrence: its number.
@@ -672,7 +671,7 @@ class Store(Backend):
             again: also if it succeeded.
 
         Raises:
-            InvalidTransition: it is not final yet; or it succeeded, and ``again`` is not given.
+            InvalidTransition: it is not final; or it succeeded, and ``again`` is not given.
             LookupError: there is none.
         """
         return self._within("retry", self._retry, occurrence, by=by, why=why, again=again)
@@ -690,19 +689,19 @@ class Store(Backend):
             by: the operator, for the trail.
             why: the reason, for the trail.
             running: delete it also while it runs.
-            only: delete it only if this is its id; else there is none.
+            only: delete it only if this is its id.
 
         Raises:
             InvalidTransition: it runs, and ``running`` is not given.
-            InvalidOption: the key is one of a nominal time.
+            InvalidOption: the key is that of a nominal time.
         """
         check_forgettable(key)
         return self._within("forget", self._forget, job, key, by=by, why=why, running=running, only=only)
 
     def backfill(self, job: str, times: Sequence[datetime], *, by: str, why: str = "") -> list[Enqueued]:
-        """Create occurrences (origin backfill) for nominal times that have no active or succeeded one.
+        """Create occurrences (origin backfill) for nominal times without an active or succeeded occurrence.
 
-        Idempotent: a time that has one returns it with ``created=False``.
+        Idempotent: for a time that has an occurrence, it is returned with ``created=False``.
 
         Raises:
             OccurrenceTooOld: a time is at or below the pruned horizon; nothing is created.
@@ -716,25 +715,24 @@ class Store(Backend):
         """Delete final occurrences, with runs and logs, and verdict ranges that ended before ``before``; count them.
 
         ``None``: before the store's now minus each job's own ``keep``. At most ``limit`` per call. Ended sessions
-        older than a day go too. The horizon of a job rises to the latest nominal time deleted, in the same step, so
-        that a pruned occurrence can never run again. An occurrence above the watermark stays, because only its key
-        keeps a plan from making it a second time. So do the items of a batch that is not over, or not for
-        as long.
+        older than a day are deleted, too. The horizon of a job rises to the latest nominal time deleted, in the same
+        step, so that a pruned occurrence can never run again. Kept are occurrences above the watermark, because only
+        their key keeps a plan from creating them again, and items of a batch that is not over, or not for as long.
 
-        By ``keep``, what something open needs stays. While an occurrence is parked until its upstreams are over, all
-        stays that has a nominal time and was kept still when the parked one was created. A batch stays with its items
-        while its retry is open, and while its retry was itself retried and is there. By ``before`` all of that goes
-        too, and ``Pruned.needed`` says how many there were: the parked one is then skipped, or the retry fails, as
+        By ``keep``, occurrences that an open one needs are kept. While an occurrence is parked for its upstreams, all
+        occurrences with a nominal time stay that existed when it was created. A batch stays with its items while its
+        retry is open, and while the retry of that retry exists. By ``before`` these are deleted, too, and
+        ``Pruned.needed`` counts them: then the parked occurrence is skipped, or the retry fails, as
         ``upstream unknown: pruned``.
 
-        Eras and pauses of a job go when they have been over for its ``keep`` (``before``), and for ``HISTORY_KEPT`` at
-        least, and leave no time undecided; horizon and watermark rise to the end of an era that goes. After
-        ``REMEMBERED`` these go: a retired job of which nothing else is left, with its eras and pauses; entries of the
-        trail; and a release of which no session lives, if a later one has been known for that long. None of these are
-        counted.
+        Eras and pauses of a job are deleted when they have been over for its ``keep`` (``before``), and for
+        ``HISTORY_KEPT`` at least, and leave no time undecided; horizon and watermark rise to the end of a deleted era.
+        After ``REMEMBERED`` these are deleted: a retired job without any other rows, with its eras and pauses; entries
+        of the trail; and a release without live sessions, if a later one has been known for that long. None of these
+        are counted.
 
-        With ``before`` the trail first gets an entry (``PRUNE``, under the name ``by``). The audit then knows why an
-        item or a batch is not there.
+        With ``before`` the trail first gets an entry (``PRUNE``, under the name ``by``), which explains to the audit
+        why an item or a batch is missing.
         """
         if before is not None:
             before = as_utc(before, what="before")
@@ -742,13 +740,13 @@ class Store(Backend):
 
     def _prune_noted(self, before: datetime | None, limit: int, by: str) -> Pruned:
         if before is not None:
-            # Noted first, so that the trail knows of a prune that dies half-way; and once, however often it goes on.
+            # First, so that the trail has an entry even if the prune dies half-way; once, however many calls it takes.
             act, newest = Prune(before), self._trail("", None, 1)
             is_noted = newest and (newest[0].action, newest[0].details) == (act.action, act.details)
             if not is_noted or newest[0].at < before:
                 try:
                     self._note_in_trail(act, by)
-                except StoreFull:  # what is deleted frees the space
+                except StoreFull:  # deleting rows frees the space
                     pruned = self._prune(before, limit)
                     with suppress(StoreFull):
                         self._note_in_trail(act, by)
@@ -756,7 +754,7 @@ class Store(Backend):
         return self._prune(before, limit)
 
     def wait(self, timeout: float) -> bool:
-        """Block up to ``timeout`` seconds of real time for a notification; ``True``: there was one.
+        """Block up to ``timeout`` seconds of real time for a notification; ``True`` if one came.
 
         A notification says that something may have changed. It may be lost or spurious: that costs latency, never
         correctness. One thread of a handle waits at a time.
@@ -767,17 +765,17 @@ class Store(Backend):
         """Show a sign of life of ``session`` on the connections of this handle, until they end; ``None``: show none.
 
         A handle shows the sign while a thread waits on it, and from its first renewal of the session on. Where a store
-        can do that (with a lock that the server frees when the connection ends), ``View.absent`` tells others when no
-        connection shows the sign any more.
+        supports it (with a lock that the server frees when the connection ends), ``View.absent`` lists sessions whose
+        sign no connection shows any more.
         """
         self._within("register_presence", self._register_presence, session)
 
     def signs(self, sessions: Collection[str]) -> dict[str, bool]:
         """Return which of these sessions show a sign of life (``register_presence``) at this moment.
 
-        A session that wrote down that it shows one, and shows none, is ``False``: its process is gone, or its
-        connections were cut a moment ago, so ask twice. Of others without a sign nothing is known, and they are left
-        out. A process that is stopped still shows its sign; so does a host that is gone without a word, for a while.
+        ``False``: the session has recorded that it shows a sign, and shows none. Its process is gone, or its
+        connections were cut a moment ago, so ask twice. Sessions that never showed a sign are left out. A stopped
+        process still shows its sign; so does, for a while, a host that lost its network.
         """
         return self._within("signs", self._signs, sessions) if sessions else {}
 
@@ -814,9 +812,10 @@ class Store(Backend):
         return self._within("occurrences", self._occurrences, where, after, limit, newest_first=newest_first)
 
     def runs(self, *occurrences: int) -> list[RunView]:
-        """Return the attempts of up to a few hundred occurrences, together if the store can: the audit reads millions.
+        """Return the attempts of up to a few hundred occurrences, in one read if possible (the audit reads millions).
 
-        Those of one stand together, oldest first, with the running one last; an occurrence that is not there has none.
+        The attempts of an occurrence stand together, oldest first, with the running one last; an unknown occurrence has
+        none.
         """
         return self._within("runs", self._runs, tuple(dict.fromkeys(occurrences))) if occurrences else []
 
@@ -841,7 +840,7 @@ class Store(Backend):
         return self._within("sessions", self._sessions, limit, ended=ended)
 
     def locks(self, *, name: str | None = None, limit: int = 200) -> list[LockView]:
-        """Return held locks by name, or the held places of one."""
+        """Return held locks by name, or the held places of the lock ``name``."""
         return self._within("locks", self._locks, name, limit)
 
     def counts(self, *, limit: int = 10_000) -> Counts:
@@ -851,38 +850,38 @@ class Store(Backend):
     def pending_of(self, jobs: Sequence[str]) -> dict[str, int]:
         """Return how many occurrences of these jobs, retired or not, are pending; jobs with none are left out.
 
-        One count for all of them. It is not bounded: what is counted are entries of an index.
+        A single count for all of them. It is not bounded, but it reads only entries of an index.
         """
         return self._within("pending_of", self._pending_of, jobs) if jobs else {}
 
     def children(self, batches: Collection[int], *, limit: int = 1) -> dict[int, Children]:
-        """Return where batches stand, with their items by state, each counted up to ``limit``; in one trip."""
+        """Return the state of batches, with their items by state, each counted up to ``limit``; in one trip."""
         numbers = tuple(dict.fromkeys(batches))
         return self._within("children", self._children, numbers, limit) if numbers else {}
 
     def parked(self, *, after: int = 0, limit: int = 200) -> list[Sleeper]:
-        """Return what is parked, by id: batches with a complete list, and what waits for other jobs."""
+        """Return parked occurrences, by id: batches with a complete list, and dependents."""
         return self._within("parked", self._parked, after, limit)
 
     def last_of(self, jobs: Sequence[str], *, limit: int = 30) -> dict[str, Past]:
         """Return the last ``limit`` occurrences and verdict ranges of each of up to a few dozen jobs, in one read.
 
-        A job that is not there is left out. A batch stands for its items: of a job that has any, it is looked for among
-        the newest few thousand occurrences, and by nominal time.
+        A job that is not there is left out. A batch stands for its items: the batches of a job are looked for among its
+        newest few thousand occurrences, and by nominal time.
         """
         return self._within("last_of", self._last_of, tuple(dict.fromkeys(jobs)), limit) if jobs else {}
 
     def ran_since(self, since: datetime, *, limit: int = 600) -> list[Glance]:
-        """Return what runs, and what ended since, run or not, the newest first.
+        """Return what is running, and what ended since ``since`` (also without a run), the newest first.
 
-        Of the newest few thousand occurrences by id: what was created long before them is found only while it runs.
+        It reads the newest few thousand occurrences by id: an older occurrence is found only while it runs.
         """
         return self._within("ran_since", self._ran_since, as_utc(since, what="since"), limit)
 
     def ended_badly(self, since: datetime, *, after: int = 0, limit: int = 1000) -> list[Occurrence]:
-        """Return what has failed, or was missed or cancelled, since a moment by the store's clock, by time and id.
+        """Return occurrences that failed, were missed or cancelled since a moment of the store's clock, by time and id.
 
-        ``after``: those of exactly ``since`` with an id up to this are left out; so a page follows on another.
+        ``after``: those of exactly ``since`` with an id up to this are left out, for the next page.
         """
         return self._within("ended_badly", self._ended_badly, as_utc(since, what="since"), after, limit)
 
@@ -893,16 +892,16 @@ class Store(Backend):
     def trail(self, *, target: str | None = None, after: int | None = None, limit: int = 100) -> list[TrailEntry]:
         """Return the audit trail, newest first.
 
-        A store whose clock was set back says so here (``CLOCK_SET_BACK``) no later than with the next thing that it
-        writes, with the stretch that may have come twice: times in it say nothing about what came first.
+        If a store's clock was set back, the store records it here (``CLOCK_SET_BACK``) no later than with its next
+        write, with the stretch that may have come twice: within it, times do not show the order of events.
         """
         return self._within("trail", self._trail, target, after, limit)
 
     def identity(self) -> Identity | None:
-        """Return which store this is; ``None``: it holds nothing yet, or cannot tell.
+        """Return the identity of this store; ``None``: it holds nothing yet, or cannot tell.
 
-        It is made once, with the store. One that was emptied, or another one behind the same address, has another: so a
-        node that knew the first finds out.
+        It is made once, with the store. A store that was emptied, or another store behind the same address, has another
+        identity: so a node notices the change.
         """
         return self._within("identity", self._identity)
 
@@ -911,12 +910,12 @@ class Store(Backend):
         self._within("note_in_trail", self._note_in_trail, act, by)
 
     def describe(self) -> dict[str, Any]:
-        """Return what ``doctor`` shows: where, schema version, settings that matter. No secrets."""
+        """Return what ``doctor`` prints: location, schema version, relevant settings. No secrets."""
         return self._within("describe", self._describe)
 
 
 def is_passing_failure(store: Store, error: BaseException) -> bool:
-    """Whether ``store`` raised this error, by whatever handle on it, and may do what was asked later."""
+    """Whether this error came from ``store`` (through any of its handles) and a later attempt may succeed."""
     if not isinstance(error, StoreError):
         return False
     return error.retryable and error.came_from is store._spans  # noqa: SLF001 - of its own module

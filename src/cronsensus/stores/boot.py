@@ -1,8 +1,8 @@
-"""What tells one boot of a host, one process table and one monotonic clock from another.
+"""Identify a boot of a host, a process table and a monotonic clock.
 
-Numbers of a process mean nothing where another one begins to count elsewhere. Containers of one kernel may differ in
-each of these: LXC and systemd-nspawn give each a boot id of its own, most give each a pid namespace, and a time
-namespace moves the monotonic clock.
+A process number or a clock reading means nothing in another process table or under another clock. Containers of one
+kernel may differ in each of these: LXC and systemd-nspawn give each a boot id of its own, most give each a pid
+namespace, and a time namespace moves the monotonic clock.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from cronsensus.process.this_process import start_anew
 
 _LINUX = Path("/proc/sys/kernel/random/boot_id")
 _OTHERS = ("kern.bootsessionuuid", "kern.boot_id")
-"""What macOS and FreeBSD call it."""
+"""Its names on macOS and FreeBSD."""
 _WAVERS_BY = 900
-"""Seconds: a boot time worked out from two clocks wavers a little, and few hosts boot twice in a quarter of an hour."""
+"""Seconds: a boot time computed from two clocks varies a little, and few hosts boot twice in a quarter of an hour."""
 _WORKED_OUT = "booted-"
 _NAMESPACES = Path("/proc/self/ns")
 _OFFSETS = Path("/proc/self/timens_offsets")
 _CLOCKS = {"1": "monotonic", "7": "boottime"}
-"""How Linux 5.6 names them."""
+"""Their names on Linux 5.6."""
 
 
 @cache
 def boot_id() -> str:
-    """Return the same text in every process of one boot, and another one in the next.
+    """Return a text that is the same in every process of a boot, and differs in the next boot.
 
-    Two containers on one kernel may have two.
+    Two containers on one kernel may have different texts.
     """
     with contextlib.suppress(OSError):
         return _LINUX.read_text(encoding="ascii").strip()
@@ -49,19 +49,19 @@ def boot_id() -> str:
 
 @cache
 def host_identity() -> str:
-    """Return what names this process table: boot id and pid namespace, and the clock by which it tells start times.
+    """Return the identity of this process table: boot id, pid namespace, and the clock of start times.
 
-    A process sees when another one started by the clock of its own time namespace.
+    A process reads other processes' start times by the clock of its own time namespace.
     """
     boot = boot_id()
-    if boot.startswith(_WORKED_OUT):  # which two hosts may have in common
+    if boot.startswith(_WORKED_OUT):  # which two hosts may share
         boot = f"{os.uname().nodename if hasattr(os, 'uname') else 'host'}-{boot}"
     return f"{boot}/{_namespace_of('pid') or 'pid'}{_name_shift('boottime')}"
 
 
 @cache
 def lease_epoch() -> str:
-    """Return what names this life of the monotonic clock: the boot id, and what a time namespace makes of the clock.
+    """Return the epoch of the monotonic clock: the boot id, and the time namespace's offset.
 
     Processes with the same text read the same clock.
     """
@@ -69,7 +69,7 @@ def lease_epoch() -> str:
 
 
 def _name_shift(clock: str) -> str:
-    """Return what tells this process's ``clock`` from the kernel's; empty: it is the kernel's."""
+    """Return the difference of this process's ``clock`` from the kernel's, as text; empty: there is none."""
     offset = _clock_offset(clock)
     if offset is None:
         return f"/{_namespace_of('time')}"
@@ -80,7 +80,7 @@ def _clock_offset(clock: str) -> float | None:
     """Return the seconds by which this process's ``clock`` is ahead of the kernel's; ``None``: it cannot tell."""
     own = _namespace_of("time")
     if own != _namespace_of("time_for_children"):
-        return None  # the file speaks of the children's
+        return None  # the file is about the children's namespace
     try:
         lines = _OFFSETS.read_text(encoding="ascii").splitlines()
     except OSError:
@@ -100,7 +100,7 @@ def _namespace_of(kind: str) -> str | None:
 
 
 def _in_child() -> None:
-    """Look again in a forked child: it is in the namespaces that its parent has set up for children."""
+    """Read anew in a forked child: it is in the namespaces that its parent has set up for children."""
     host_identity.cache_clear()
     lease_epoch.cache_clear()
 

@@ -1,12 +1,12 @@
 """The reads that a store need not implement: each has a default in terms of the reads that every store has.
 
-A default reads page after page until it has everything, so it is right, and slow where there is much. A store that
-overrides one gains the time of the pages: one statement along an index, and an answer of one moment. Above all
-``_children`` is worth it, which nodes ask for whenever an item of a batch ends; then ``_last_of`` and ``_ran_since``,
-which pages and metrics read again and again.
+A default reads page after page until it has everything, so it is right, but slow if there is much. A store that
+overrides it saves the pages: a single statement along an index, and an answer of a single moment. The most useful
+override is ``_children``, which nodes call whenever an item of a batch ends; then ``_last_of`` and ``_ran_since``,
+which pages and metrics call again and again.
 
-Between two pages others may write. Where a caller would draw a wrong conclusion from that, the default says what it
-does about it. A row that cannot be read is left out here, so ``_job`` and ``_occurrence`` answer that it is not there.
+Others may write between two pages. If a caller would draw a wrong conclusion from that, the default describes how it
+prevents it. A row that cannot be read is left out here, so for ``_job`` and ``_occurrence`` it does not exist.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class DefaultReads(ABC):
     # --- jobs ------------------------------------------------------------------------------------------------------
 
     def _job(self, name: str) -> JobView | None:
-        # Names come in the order of code points, so this begins shortly before the one that is asked for.
+        # Names come in the order of code points, so this begins shortly before the requested name.
         for view in _read_jobs(self, after=name[:-1], retired=True):
             if view.spec.name >= name:
                 return view if view.spec.name == name else None
@@ -95,7 +95,7 @@ class DefaultReads(ABC):
         running = list(_read_occurrences(self, OccurrenceFilter(states=(State.RUNNING,))))
         newest = islice(_read_occurrences(self, OccurrenceFilter(), newest_first=True), LOOKED_THROUGH)
         ended = islice((one for one in newest if one.finished_at is not None and one.finished_at >= since), limit)
-        # What ended between the two reads is in both; the later one holds.
+        # An occurrence that ended between the two reads is in both; the later read counts.
         found = {one.id: one for one in (*running, *ended)}
         return [glance_of(found[number]) for number in sorted(found, reverse=True)[:limit]]
 
@@ -119,7 +119,7 @@ class DefaultReads(ABC):
             return one.id
 
         def read() -> list[LedgerRange]:
-            # Of no job more than `limit` can be among the first `limit` of all.
+            # No job has more than `limit` among the first `limit` of all.
             of_jobs = (islice(_read_ranges(self, name, after), limit) for name in _read_names(self))
             return nsmallest(limit, (one for ranges in of_jobs for one in ranges), key=position)
 
@@ -151,7 +151,7 @@ def read_pages(
     page: int = PAGE,
     position: Callable[[Any], Any] = lambda row: row.id,
 ) -> Iterator[T]:
-    """Yield what ``read`` returns, page after page of so many rows, each from behind the position of the last row."""
+    """Yield what ``read`` returns, page after page of ``page`` rows, each after the position of the last row."""
     while True:
         rows = read(after)
         yield from rows
@@ -161,11 +161,11 @@ def read_pages(
 
 
 def _read_without_gaps(read: Callable[[], list[T]], position: Callable[[T], Any]) -> list[T]:
-    """Return a page that leaves nothing out up to its last row, although ``read`` takes several reads.
+    """Return a page without gaps up to its last row, although ``read`` takes several reads.
 
-    What was written during the first pass may be in it while something before that is not. The caller would go on
-    behind it. So a second pass reads what there is up to the same row; a page that became shorter (a prune) would be
-    taken for the last one, and is read anew.
+    The first pass may contain a late row while an earlier one is missing, and the caller would go on after it. So a
+    second pass reads everything up to the same row. A page that became shorter (by a prune) would look like the last
+    page, so it is read anew.
     """
     while first := read():
         last = position(first[-1])
@@ -202,7 +202,7 @@ def _read_ranges(store: DefaultReads, name: str, after: int) -> Iterator[LedgerR
     return read_pages(read, after, page=PAGE)
 
 
-# --- one thing each ---------------------------------------------------------------------------------------------------
+# --- single reads -----------------------------------------------------------------------------------------------------
 
 
 def _read_past(store: DefaultReads, name: str, limit: int) -> Past:
@@ -213,10 +213,10 @@ def _read_past(store: DefaultReads, name: str, limit: int) -> Past:
 
 
 def _count_items(store: DefaultReads, batch: int, limit: int) -> Children:
-    """Count the items of a batch by state, in one pass by id.
+    """Count the items of a batch by state, in a single pass by id.
 
-    The batch is read first: if its list is complete then, all its items are there. Each is counted in the state that
-    it has when its page is read, so none that changes meanwhile is counted twice, or not at all.
+    The batch is read first: if its list is complete then, all its items exist. Each is counted in the state that it has
+    when its page is read, so an item that changes meanwhile is counted exactly once.
     """
     row = store._occurrence(batch)  # noqa: SLF001 - a part of the store
     counts, last = dict.fromkeys(_COUNTED, 0), None
@@ -240,7 +240,7 @@ def _count_occurrences(store: DefaultReads, state: State, limit: int) -> int:
 
 
 def _count_living_sessions(store: DefaultReads, limit: int) -> int:
-    """Count up to ``limit``, however many overdue sessions there are beside them: this read has no pages."""
+    """Count up to ``limit`` living sessions, past any number of overdue ones: this read has no pages."""
     size = limit
     while True:
         found = store._sessions(size, ended=False)  # noqa: SLF001 - a part of the store
@@ -251,7 +251,7 @@ def _count_living_sessions(store: DefaultReads, limit: int) -> int:
 
 
 def glance_of(one: Occurrence) -> Glance:
-    """Return an occurrence as lists show it."""
+    """Return an occurrence in the form for lists."""
     return Glance(
         id=one.id,
         job=one.job,

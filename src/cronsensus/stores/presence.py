@@ -2,18 +2,18 @@
 
 A process shows the sign of its session on two connections: the one that listens, which notices at once when it is cut
 off and reconnects, and the one that renews the session. Once the server itself shows the second sign, the session's row
-says so. Peers ask the server for signs in their looks. The answers mean:
+records that. Peers ask the server for signs in their looks. The answers mean:
 
 - the sign is there: the process shows it;
 - the sign is missing, and was there while the asking connection was open: the process is gone, or both of its
   connections were cut. A live process reconnects at once, so a decision needs two looks (``membership.liveness``);
 - the sign was never there while the asking connection was open: nothing. After a restart of the server, or on another
-  server, the asking connection is a new one too. So no identity of a server has to be kept with a sign.
+  server, the asking connection is a new one too. So a sign need not be stored with an identity of the server.
 
-A sign was there while a connection was open if that connection has seen it, or if the session says that it showed its
-sign, and had not said so when the connection was first used. A node begins to observe with the opening of its session:
-where several start together, one may run something and die before the first look of the others. A replica is not asked:
-its rows tell of events on another server.
+A sign was there while a connection was open if that connection has seen it, or if the session's row records it and did
+not when the connection was first used. A node starts to observe when it opens its session: if several start together,
+one of them may run something and die before the first look of the others. A replica is not asked: its rows are about
+connections to another server.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 MOST_UNANSWERED_LOOKS = 5
-"""After so many looks without its sign, a session is not expected to show one: it is behind a pooler."""
+"""After so many looks without its sign, a session is not expected to show it: it is behind a pooler."""
 
 
 class SignRecord(NamedTuple):
-    """What the row of a session says of its sign.
+    """What a session's row records about its sign.
 
     Attributes:
-        number: in the order in which sessions were opened.
-        shown: whether it showed its sign; ``None``: it has not said so, as a new one, or one behind a pooler.
+        number: of the session, in the order of opening.
+        shown: whether it showed its sign; ``None``: not recorded: a new session, or one behind a pooler.
     """
 
     number: int
@@ -42,13 +42,13 @@ class SignRecord(NamedTuple):
 
 @dataclass(slots=True)
 class Observations:
-    """The signs that one connection has observed. A new connection begins with none.
+    """The signs that a connection has observed. A new connection begins with none.
 
     Attributes:
         since: the number of the newest session when the connection began to observe; ``None``: it has not.
         asked: how often the sign of each session was asked for; a new session shows its sign a moment later.
-        seen: sessions of which this connection has seen a sign.
-        silent: sessions of which the row, when last read, did not yet say that they showed their sign.
+        seen: sessions whose sign this connection has seen.
+        silent: sessions whose row, when last read, did not record a sign yet.
         blind: signs mean nothing on this server.
     """
 
@@ -59,12 +59,12 @@ class Observations:
     blind: bool = False
 
     def start_observing(self, silent: Iterable[str], newest: int) -> None:
-        """Begin to observe, if this connection has not: ``silent`` are sessions that have not said of their sign."""
+        """Begin to observe, if this connection has not; ``silent``: sessions whose rows record no sign yet."""
         if self.since is None:
             self.since, self.silent = newest, frozenset(silent)
 
     def worth_asking(self, holding: frozenset[str], every: frozenset[str]) -> bool:
-        """Whether to ask for ``every`` session: at first, and while one of them holds runs or may yet show its sign."""
+        """Whether to ask for the signs of ``every`` session: at first, and while any holds runs or may show a sign."""
         return not self.blind and (self.since is None or bool(holding) or any(map(self.may_come, every)))
 
     def may_come(self, session: str) -> bool:
@@ -72,16 +72,16 @@ class Observations:
         return session not in self.seen and self.asked.get(session, 0) < MOST_UNANSWERED_LOOKS
 
     def note(self, present: Collection[str], missing: Mapping[str, SignRecord], newest: int) -> tuple[str, ...]:
-        """Note an answer; return the sessions of which the sign was there while this connection was open, and is gone.
+        """Record an answer; return the sessions whose sign was there while this connection was open, and is gone.
 
         Args:
             present: sessions that show their sign.
-            missing: the others that were asked for.
+            missing: the other sessions that were asked for.
             newest: the number of the newest session there is.
         """
         since = self.since = newest if self.since is None else self.since
         every = {*present, *missing}
-        self.asked = {one: self.asked.get(one, 0) + 1 for one in every}
+        self.asked = {session: self.asked.get(session, 0) + 1 for session in every}
         self.seen = (self.seen & every).union(present)
         gone = (
             session
@@ -90,14 +90,14 @@ class Observations:
             and (session in self.seen or (noted.shown and (noted.number > since or session in self.silent)))
         )
         missed = tuple(sorted(gone))
-        # A session whose row said nothing at first and says something later has shown its sign in between.
+        # If a session's row recorded nothing at first and a sign later, the sign was shown in between.
         still = (self.silent & every).difference(present)
         self.silent = still.union(session for session, noted in missing.items() if noted.shown is None)
         return missed
 
 
 def detach_inherited(file: int) -> None:
-    """In a forked child: close its copy of a connection of the parent, without a word to the server.
+    """In a forked child: close its copy of a connection of the parent, without sending anything to the server.
 
     An open copy would keep the connection, and with it the sign of life, after the death of the parent.
     """

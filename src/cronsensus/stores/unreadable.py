@@ -1,7 +1,7 @@
-"""Rows that cannot be read are logged once and left out, so that everything else goes on.
+"""Rows that cannot be read: each is logged once and left out, so that everything else goes on.
 
-A row may hold values that this code never wrote: an edit by hand, a newer version, a broken disk. It concerns one job,
-one occurrence, one session or one lock, and nothing else may stop because of it.
+A row may hold values that this code never wrote: an edit by hand, a newer version, a broken disk. It concerns a single
+job, occurrence, session or lock, and nothing else may stop because of it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cronsensus.timing.instants import LATEST_MICROS
 from cronsensus.triggers.zones import UnknownZone
 
 MOST_LOGGED_ROWS = 10_000
-"""Most rows that a handle remembers to have logged."""
+"""Most rows that a handle remembers as logged."""
 
 LARGEST_COUNT = 2**31 - 1
 """The largest number of attempts, failures or crashes that a column holds."""
@@ -34,10 +34,10 @@ READING_RAISES: tuple[type[Exception], ...] = (
     CoordinationError,
     StoreCorrupt,
 )
-"""What reading such values may raise.
+"""The exceptions that reading such values may raise.
 
-Not every ``Exception``: a signal handler of the user may raise one of its own while a row is read (Celery's soft time
-limit), and an error of a server or a driver is not about a row.
+Not every ``Exception``: a user's signal handler may raise its own while a row is read (Celery's soft time limit), and
+an error of a server or a driver is not about a row.
 """
 
 Row = TypeVar("Row")
@@ -47,30 +47,30 @@ _log = Logger("cronsensus.stores")
 
 
 class Unreadable:
-    """The rows that one handle could not read. Safe to share between threads."""
+    """The rows that a handle could not read. Safe to share between threads."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start with none."""
         self._lock = threading.Lock()
-        self._told: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
 
     def log_unreadable(self, what: str, error: BaseException) -> None:
-        """Log that ``what`` cannot be read; once for each ``what``, because each look meets it again."""
+        """Log that ``what`` cannot be read; once for each ``what``, because each look reads it again."""
         with self._lock:
-            if what in self._told or len(self._told) >= MOST_LOGGED_ROWS:
+            if what in self._logged or len(self._logged) >= MOST_LOGGED_ROWS:
                 return
-            self._told[what] = text = f"{what}: {describe_error(error)}"
+            self._logged[what] = text = f"{what}: {describe_error(error)}"
         _log.error("%s", text)
 
     def list_texts(self) -> tuple[str, ...]:
         """Return what was logged, in that order."""
         with self._lock:
-            return tuple(self._told.values())
+            return tuple(self._logged.values())
 
     def keep_readable(
         self, rows: Iterable[Row], read: Callable[[Row], Value], name: Callable[[Row], str]
     ) -> list[Value]:
-        """Return what ``read`` makes of each row; one that it cannot read is left out and logged by ``name``."""
+        """Return ``read`` of each row; an unreadable row is left out and logged by ``name``."""
         found = []
         for row in rows:
             try:
@@ -91,16 +91,16 @@ class Unreadable:
         *,
         position: Callable[[Row], Any] = lambda row: row.id,  # type: ignore[attr-defined]
     ) -> list[Value]:
-        """Return ``limit`` rows that can be read, from behind ``after``; fewer only where there are no more.
+        """Return ``limit`` readable rows after ``after``; fewer only if there are no more.
 
-        A page that was short because of a row in it would be taken for the last one, and what follows never be read.
+        A page that is short because of an unreadable row would look like the last page, and the rest never be read.
 
         Args:
             limit: how many.
-            after: the position to begin behind.
-            fetch: returns so many rows from behind a position.
+            after: the position to begin after.
+            fetch: returns so many rows after a position.
             read: makes a value of a row.
-            name: says which row it is.
+            name: returns a row's name for the log.
             position: of a row.
         """
         found: list[Value] = []
@@ -114,7 +114,7 @@ class Unreadable:
 
 
 def read_one(row: Row, read: Callable[[Row], Value], name: str) -> Value:
-    """Return what ``read`` makes of the one row that was asked for.
+    """Return ``read`` of the requested row.
 
     Raises:
         StoreCorrupt: it cannot be read.
@@ -139,7 +139,7 @@ def no_definition(what: str, error: Exception, text: object) -> StoreCorrupt:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return what an error says of a row."""
+    """Return the message about a row that cannot be read."""
     if isinstance(error, StoreCorrupt):
         return str(error)
     return (
@@ -149,7 +149,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def texts_by_name(value: Any) -> dict[str, str]:
-    """Return a value that is texts by name, as JSON gave it; nothing: none.
+    """Return a JSON value as texts by name; ``None`` as an empty dict.
 
     Raises:
         StoreCorrupt: it is something else.

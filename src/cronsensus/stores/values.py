@@ -1,4 +1,4 @@
-"""What a store's verbs take and return."""
+"""The arguments and results of a store's verbs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from cronsensus.model.job import JobState
 from cronsensus.model.session import SessionView
 
 NO_DELAY = timedelta(0)
-"""Of a step: decide only what is due now. Of a retirement: the job fires nothing from now on."""
+"""For a step: decide only what is due now. For a retirement: the job fires nothing from now on."""
 REMEMBERED = timedelta(days=366)
-"""For how long ``prune`` leaves retired jobs, releases that were replaced, and entries of the trail."""
+"""How long ``prune`` keeps retired jobs, replaced releases, and entries of the trail."""
 HISTORY_KEPT = timedelta(days=1)
-"""For how long at least ``prune`` leaves eras and pauses that are over, however short the job's ``keep`` is."""
+"""How long ``prune`` keeps ended eras and pauses at least, even if the job's ``keep`` is shorter."""
 MOST_AHEAD = timedelta(seconds=1)
-"""How far ahead a step may look. A run that is put back is due when it was before; where the clock was set back
-meanwhile, it is due after this at the latest."""
+"""How far ahead a step may look. A run that is put back keeps its due time; if the clock was set back meanwhile, it is
+due after this time at the latest."""
 
 
 def check_ahead(ahead: timedelta) -> None:
@@ -33,17 +33,17 @@ def check_ahead(ahead: timedelta) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreCapabilities:
-    """What a store can do, as data: printed in the documentation, read by the conformance suite.
+    """The abilities of a store, as data: printed in the documentation, read by the conformance suite.
 
     Attributes:
-        name: as people call it.
+        name: of the kind of store, for people.
         clock: whose clock judges due times: ``"server"``, ``"host"`` or ``"process"``.
         lease_clock: whose clock judges leases; ``"monotonic"`` is immune to a stepping wall clock.
         hosts: ``"one"`` or ``"many"``.
-        notify: wake-ups reach other processes.
+        notify: notifications reach other processes.
         transactional_finish: a run's effects may commit together with its result (G5).
-        survives: what an acknowledged write outlives, in words.
-        poll: most seconds between two looks of an idle node, where notifications are lost more easily than elsewhere.
+        survives: what an acknowledged write survives, in words.
+        poll: most seconds between two looks of an idle node, if notifications are lost more easily than elsewhere.
     """
 
     name: str
@@ -58,13 +58,13 @@ class StoreCapabilities:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefineResult:
-    """What ``define_jobs`` did, by job name.
+    """The result of ``define_jobs``: job names by what was done.
 
     Attributes:
-        superseded: a newer release that is alive defines it otherwise; left alone.
-        kept: not declared any more, but a session of another release is alive that may still declare it; left alone.
-            In both cases, repeat the call later.
-        moved: those of the unchanged whose next due time is another one by the zone rules of the caller.
+        superseded: a newer release that is alive defines it differently; left alone.
+        kept: not declared any more, but a live session of another release may still declare it; left alone. In both
+            cases, repeat the call later.
+        moved: unchanged jobs whose next due time differs under the zone rules of the caller.
     """
 
     created: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ class Pruned(int):
 
     Attributes:
         needed: how many of them something open may need: a run that waits for its upstreams, or the retry of a batch.
-            It is 0 unless a time was named: by ``keep`` they are left.
+            It is 0 unless a time was given: by ``keep`` they are kept.
     """
 
     needed: int
@@ -102,25 +102,25 @@ class Pruned(int):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """The state that ``look`` read, of one moment.
+    """The state that ``look`` read, of a single moment.
 
     Attributes:
         now: the store's clock.
-        jobs: jobs whose next due time has come, or comes within ``ahead``: at most ``limit``, most overdue first. Where
-            there are more of them, a quarter of ``limit`` are the jobs that came due last, so that they do not wait
-            until all those before them are done.
+        jobs: jobs whose next due time has come, or comes within ``ahead``: at most ``limit``, most overdue first. If
+            there are more, a quarter of ``limit`` are the jobs that came due last, so that they do not wait until all
+            earlier ones are done.
         more: there are more of them than ``limit``.
-        next_job: the earliest due time of any job that is later than ``now`` and ``ahead``; ``None``: there is none. It
-            says nothing of jobs that come before and are not shown; for them there is ``more``.
+        next_job: the earliest due time of any job later than ``now`` and ``ahead``; ``None``: there is none. Jobs that
+            are due earlier and left out of ``jobs`` do not count; ``more`` is for them.
         backlog: pending occurrences are due now, claimable or not.
         next_pending: the earliest due time still to come of a pending occurrence.
         holders: live or overdue sessions that hold runs; the caller checks whether they are alive.
         sessions: ids of live sessions that take turns (those of nodes), sorted, at most 64.
         absent: ids of live sessions whose process showed a sign of life (``register_presence``), as this handle saw or
-            the session wrote down, and shows none now. The process is gone, or its connection was cut off just now.
-            This is evidence, not proof: look again before acting on it.
-        age: seconds that passed between the arrival of ``now`` and the end of the look, which may ask more than once.
-        parked: whether anything waits until it is woken: a batch, or a run that comes after others.
+            the session recorded, and shows none now. The process is gone, or its connection was just cut off. This is
+            evidence, not proof: look again before acting on it.
+        age: seconds from the reading of ``now`` to the end of the look, which may take several round trips.
+        parked: whether anything is parked: a batch, or a dependent.
     """
 
     now: datetime
@@ -142,9 +142,9 @@ class View:
 
 
 def newest_of(limit: int) -> int:
-    """Return how many of ``limit`` due jobs are those that came due last, where there are more."""
+    """Return how many of ``limit`` due jobs are those that came due last, if there are more than ``limit``."""
     return limit // 4
 
 
 LOOKED_THROUGH = 5_000
-"""Occurrences, from the newest on, among which ``ran_since`` looks for those that have ended."""
+"""How many of the newest occurrences ``ran_since`` searches for ended ones."""

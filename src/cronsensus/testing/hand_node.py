@@ -81,7 +81,7 @@ class HandNode(Node):
             **parts,
         )
         self._waking = Crank(agenda, self, self._wake_parked)
-        self.round.waking.on_told = self._waking.wake
+        self.round.waking.on_queued = self._waking.wake
 
     def start_turning(self) -> None:
         """Start."""

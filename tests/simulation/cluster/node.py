@@ -75,7 +75,7 @@ class SimulatedNode(Node):
         self.waking = Crank(self, f"{name}.batches", self.round.waking.wake_due)
         self.phases: list[Crank] = []
         """Of batches that list or collect here."""
-        self.round.waking.on_told = self.waking.wake
+        self.round.waking.on_queued = self.waking.wake
 
     def _round_event(self) -> Event:
         return cast("Event", _Waker(self.turning))

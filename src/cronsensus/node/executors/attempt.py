@@ -1,7 +1,7 @@
-"""What all executors share: the attempts under way, and their ends, each reported once.
+"""The attempts under way in an executor, and their ends, each reported once.
 
-An attempt may end, run over its time, be asked to stop, and be closed, all in one moment and on four threads. Whoever
-takes it out of the table of open attempts reports it; the others find it gone. No lock is held while a report is made,
+An attempt may end, exceed its time, be asked to stop, and be closed, all in the same moment and on four threads.
+Whoever removes it from the table of open attempts reports it; the others find it gone. No lock is held during a report,
 because the node may be holding its own and be about to call ``start`` or ``stop``.
 """
 
@@ -32,14 +32,14 @@ from cronsensus.timing.clock import Clock
 logger = Logger(__name__)
 
 GRACE = 2.0
-"""Seconds that code which is asked to stop gets for its last words, before it is asked harder."""
+"""Seconds that code has to stop after it was asked to, before a harder attempt."""
 
 
 class Attempt:
     """A call under way.
 
     Attributes:
-        key: what names the attempt: no two have the same occurrence and token.
+        key: identifies the attempt: occurrence and token.
     """
 
     __slots__ = ("call", "deadline", "key", "started")
@@ -52,7 +52,7 @@ class Attempt:
 
     @property
     def timeout(self) -> timedelta | None:
-        """How long it may take."""
+        """The longest time that it may take."""
         return self.call.claim.spec.policies.timeout
 
 
@@ -60,11 +60,11 @@ A = TypeVar("A", bound=Attempt)
 
 
 class Attempts(Generic[A]):
-    """The open attempts of one executor.
+    """The open attempts of an executor.
 
     Args:
-        done: told of each end, once, on whatever thread it happens; must not block.
-        timer: the watchdog shared with other executors; without one, an own one is made and closed with this.
+        done: called once with each end, on whatever thread it happens; must not block.
+        timer: the watchdog shared with other executors; ``None``: a timer of its own, closed with this object.
     """
 
     def __init__(self, done: Done, clock: Clock, timer: Timer | None) -> None:
@@ -78,7 +78,7 @@ class Attempts(Generic[A]):
         self._closed = False
 
     def open_attempt(self, attempt: A, over_time: Callable[[A], None]) -> None:
-        """Enter an attempt and watch its timeout: ``over_time`` is called on the watchdog's thread.
+        """Register an attempt and watch its timeout: ``over_time`` is called on the watchdog's thread.
 
         Raises:
             RuntimeError: the executor is closed, or runs this attempt already.
@@ -115,7 +115,7 @@ class Attempts(Generic[A]):
             return self._open.get(attempt.key) is attempt
 
     def end_attempt(self, attempt: A, ending: Ending) -> bool:
-        """Report the end of an attempt; ``False`` if another thread has, and then nothing is reported."""
+        """Report the end of an attempt; ``False`` if another thread has already."""
         thread = threading.get_ident()
         with self._changed:
             if self._open.get(attempt.key) is not attempt:
@@ -165,10 +165,10 @@ def perform_call(run: BaseRun, registered: Registered, args: tuple[Any, ...], kw
 def call_arguments(
     run: BaseRun, registered: Registered, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of a call: typed, and with its ``Run`` where the function wants one.
+    """Return the arguments of a call: typed, and with its ``Run`` if the function has a parameter for it.
 
     Raises:
-        InvalidPayload: what is stored does not fit the function's annotations. (Classes that they name may raise more.)
+        InvalidPayload: the stored values do not fit the function's annotations. (Their classes may raise others.)
     """
     args, kwargs = registered.types.read_arguments(args, kwargs)
     return with_run(run, registered.run_parameter, registered.before_run, args, kwargs)
@@ -179,7 +179,7 @@ def call_function(
 ) -> Ending:
     """Call ``function`` on this thread, in a fresh context whose current run is ``run``, and return how that ended.
 
-    Raises nothing, or the attempt would never end. In a forked child that the function leaves behind it does not
+    Never raises, or the attempt would not end. In a forked child that the function leaves behind it does not
     return.
     """
     process = this_process.pid
@@ -198,7 +198,7 @@ def _invoke_function(run: BaseRun, function: Callable[..., Any], args: tuple[Any
     enter_run(run)
     value = function(*args, **kwargs)
     if isinstance(value, CoroutineType):
-        import asyncio  # an async function that was given to a thread or a process gets a loop of its own there
+        import asyncio  # an async function in a thread or a process gets a loop of its own there
 
         return asyncio.run(_run_stepwise(value))
     return value

@@ -1,6 +1,6 @@
 """Name a function so that another process can import it, and import it there.
 
-The name is taken from the function object that this node's own code registered, never from what a store says.
+The name comes from the function object that this node's own code registered, never from the store.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from cronsensus.errors import ConfigurationError, UnsupportedFunction
 
 MAIN = "__cronsensus_main__"
-"""What ``__name__`` is when a child imports the program itself: bodies of ``if __name__ == "__main__"`` do not run."""
+"""The ``__name__`` of the program when a child imports it: bodies of ``if __name__ == "__main__"`` do not run."""
 _STEPS = ("function", "__wrapped__")
 _DEEPEST = 20
 
@@ -29,10 +29,10 @@ _loading_program = False
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a function is to be found.
+    """The place from which a function is imported.
 
     Attributes:
-        module, qualname: what to import, and the attribute there.
+        module, qualname: the module, and the attribute in it.
         steps: attributes that lead from the object of that name (a ``Job``, a decorator's wrapper) to the function
             itself.
         main_path, main_module: for functions of the program itself: its file, or its name after ``python -m``.
@@ -57,15 +57,15 @@ def mark_child_process() -> None:
 
 
 def loading_program() -> bool:
-    """Whether this process is importing its node's program right now, to find a job in it."""
+    """Whether this process is importing its node's program, to find a job in it."""
     return _loading_program
 
 
 def refuse_while_loading(what: str) -> None:
-    """Refuse to make new work where a job's own process imports the program: each such process would make it again.
+    """Refuse to create work while a job's own process imports the program: each such process would create it again.
 
     Raises:
-        ConfigurationError: as said.
+        ConfigurationError: the program is being imported.
     """
     if _loading_program:
         raise ConfigurationError(
@@ -75,13 +75,13 @@ def refuse_while_loading(what: str) -> None:
 
 
 def require_importable(function: Callable[..., Any]) -> None:
-    """Check, where a job is declared, that a process of its own can import the function.
+    """Check, at the declaration of a job, that a process of its own can import the function.
 
-    What can only be seen later (that the name still stands for this function when its module is complete) is checked
-    before the first call.
+    Whether the name still means this function when its module is complete can only be checked later, before the first
+    call.
 
     Raises:
-        UnsupportedFunction: it is a lambda, a nested function, a method, a builtin, or no function; the message says
+        UnsupportedFunction: it is a lambda, a nested function, a method, a builtin, or no function; the message has
             what to write instead.
     """
     shown = _name_of(function)
@@ -128,10 +128,10 @@ def require_importable(function: Callable[..., Any]) -> None:
 
 @functools.lru_cache(maxsize=4096)
 def locate_function(function: Callable[..., Any]) -> Target:
-    """Return where another process finds ``function``.
+    """Return the name by which another process finds ``function``.
 
     Raises:
-        UnsupportedFunction: nowhere: its name stands for something else by now.
+        UnsupportedFunction: its name means another object by now.
     """
     require_importable(function)
     module, name = function.__module__, function.__qualname__
@@ -154,7 +154,7 @@ def locate_function(function: Callable[..., Any]) -> Target:
 
 
 def load_name(name: str) -> Any:
-    """Import one of our own: ``"module:name"``."""
+    """Import a function of this library: ``"module:name"``."""
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
@@ -163,7 +163,7 @@ def load_function(target: Target) -> Callable[..., Any]:
     """Import a function, in the child.
 
     Raises:
-        Exception: whatever its module raises when it is imported.
+        Exception: an exception that importing its module raises.
         UnsupportedFunction: the module has no such function here.
     """
     is_main = target.main_path is not None or target.main_module is not None
@@ -215,7 +215,7 @@ def _load_main(target: Target) -> ModuleType:
         with io.open_code(path) as file:
             code = compile(file.read(), path, "exec")
         module.__file__ = path
-    # Entered before its code runs, as import does, so that what the program imports may look at it.
+    # Entered before its code runs, as import does, so that modules that the program imports can find it.
     previous = sys.modules["__main__"]
     sys.modules[MAIN] = sys.modules["__main__"] = module
     _loading_program = True

@@ -5,14 +5,13 @@
     start ──call_soon_threadsafe──▶ task ──▶ report
       stop, or the watchdog at the timeout ──▶ cancel ──(grace)──▶ cancel ──(grace)──▶ … ──▶ given up, reported
 
-The application's loop may be closed, or stand still, while the node lives. Its runs are given back then, for the jobs
-have no part in it, and no others are taken. A loop that is shut down cancels all its tasks first; so a task that
-other code has cancelled there is reported a moment later, when it is seen whether its loop still turns.
+The application's loop may be closed, or stand still, while the node lives. Its runs are then released, because the jobs
+are not to blame, and no others are started. A loop that shuts down cancels all its tasks first. So the end of a task
+that other code has cancelled is reported a moment later, once it is known whether the loop still runs.
 
 Failure handling: user code may block the loop, swallow its cancellation, or close the loop. So nothing here ever waits
-for the loop, timeouts are watched from a thread outside of it, and open attempts on a loop that was closed are found by
-a look once a second. A loop of our own that is blocked when an attempt is given up is left behind, and later calls get
-a new one.
+for the loop, timeouts are watched from another thread, and open attempts on a closed loop are found by a check once a
+second. If a loop of our own is blocked when an attempt is given up, it is abandoned, and later calls get a new one.
 """
 
 from __future__ import annotations
@@ -61,9 +60,9 @@ logger = Logger(__name__)
 CANCELS = 3
 """How often a task is cancelled, a grace apart, before it is given up."""
 LOOK_EVERY = 1.0
-"""Seconds between two looks whether the loop of an open attempt has been closed under it."""
+"""Seconds between two checks whether the loop of an open attempt has been closed."""
 LOOKS_AT_AN_END = 10
-"""How often a loop that is being shut down is looked at before a task that was cancelled there counts as failed."""
+"""How often a loop that is shutting down is checked before a task that was cancelled there counts as failed."""
 _numbers = itertools.count(1)
 
 
@@ -77,54 +76,54 @@ class _LoopAttempt(Attempt):
         self.asked: str | None = None
         self.cancels = 0
         self.held_back: Ending | None = None
-        """How it ended, cancelled by other code; reported once it is known whether the loop still turns."""
+        """The end of a task that other code cancelled; reported once it is known whether the loop still runs."""
         self.looks = 0
         self.seen = False
-        """Whether the loop has carried out the latest cancel; if not, it is blocked."""
+        """Whether the loop has executed the latest cancel; if not, it is blocked."""
 
 
 class _Home:
-    """A loop, the thread that turns it (where that is known), and our tasks on it."""
+    """A loop, its thread (if known), and our tasks on it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         runs_jobs(loop)
         self.pulse = Pulse(loop)
-        # A loop refers weakly to its tasks: without this set one that was given up could be collected while it runs.
+        # A loop refers weakly to its tasks: without this set a task that was given up could be collected while it runs.
         self.tasks: set[asyncio.Task[None]] = set()
         self._posted: deque[tuple[Callable[[_LoopAttempt], None], _LoopAttempt]] = deque()
         self._called = False
 
     is_ours = False
-    """Whether nothing but jobs runs on it."""
+    """Whether only jobs run on it."""
 
     @property
     def is_turning(self) -> bool:
-        """Whether a thread turns the loop now."""
+        """Whether a thread runs the loop now."""
         return self.loop.is_running() and not self.loop.is_closed()
 
     @property
     def is_shut_down(self) -> bool:
-        """Whether the loop runs its last coroutines: it waits for its threads, one of which may wait for our runs."""
+        """Whether the loop runs its last coroutines: it waits for its threads, which may wait for our runs."""
         try:
             names = {getattr(task.get_coro(), "__name__", "") for task in asyncio.all_tasks(self.loop)}
-        except Exception:  # noqa: BLE001 - the set changes while it is looked through
+        except Exception:  # noqa: BLE001 - the set changes while it is read
             return False
         return bool(names & {"shutdown_default_executor", "shutdown_asyncgens"})
 
     @property
     def is_ending(self) -> bool:
-        """Whether the loop seems to be shut down: every task that is left has been asked to end."""
+        """Whether the loop seems to shut down: every remaining task has been cancelled."""
         try:
             return all(task.cancelling() for task in asyncio.all_tasks(self.loop) if not task.done())
-        except Exception:  # noqa: BLE001 - the set changes while it is looked through
+        except Exception:  # noqa: BLE001 - the set changes while it is read
             return True
 
     def post_attempt(self, what: Callable[[_LoopAttempt], None], attempt: _LoopAttempt) -> None:
         """Have ``what(attempt)`` called on the loop, in the order of posting; from any thread.
 
-        A full claim comes in one go. Waking the loop for each attempt would cost a write to its pipe and a hand-over
-        of the interpreter each; so a caller that comes while the loop is called already only puts in line.
+        A claim may bring many attempts at once. Waking the loop for each of them would cost a write to its pipe and a
+        switch of threads each; so if the loop has been called already, the caller only appends to the queue.
 
         Raises:
             RuntimeError: the loop is closed.
@@ -137,19 +136,19 @@ class _Home:
             self.loop.call_soon_threadsafe(self._carry_out)
 
     def _carry_out(self) -> None:
-        # Before the line is read, or what is put in line now would wait for the next call.
+        # Before the queue is read, or an attempt that is appended now would wait for the next call.
         self._called = False
         try:
             while self._posted:
                 what, attempt = self._posted.popleft()
                 what(attempt)
         finally:
-            if self._posted:  # one raised; the others must not wait for that
+            if self._posted:  # one raised; the others must not wait
                 self.loop.call_soon(self._carry_out)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
-    """Return a loop of the kind that the application chose; the usual kind knows when it was forked."""
+    """Return a loop of the kind that the application chose; the default kind notices a fork."""
     loop = asyncio.new_event_loop()
     if type(loop) is not asyncio.SelectorEventLoop:
         return loop
@@ -173,7 +172,7 @@ class _OwnHome(_Home):
             raise
 
     def end_loop(self, *, cancel: bool) -> None:
-        """Let the loop end when its tasks have; with ``cancel``, soon. Does not wait for that."""
+        """Let the loop end after its tasks; with ``cancel``, soon. Does not wait for it."""
         with contextlib.suppress(RuntimeError):  # closed already
             self.loop.call_soon_threadsafe(lambda: self.tasks.add(self.loop.create_task(self._wind_up(cancel=cancel))))
 
@@ -202,13 +201,13 @@ class _OwnHome(_Home):
 
 
 class LoopExecutor(Executor):
-    """Runs functions as tasks on one event loop.
+    """Runs functions as tasks on an event loop.
 
-    ``timeout`` and ``stop`` cancel the task; one that goes on nevertheless is given up after ``CANCELS`` times
-    ``grace``, or, if the loop itself is blocked, ``grace`` after its timeout.
+    ``timeout`` and ``stop`` cancel the task. A task that goes on is given up after ``CANCELS`` times ``grace``, or, if
+    the loop itself is blocked, ``grace`` after its timeout.
 
     Args:
-        done: told of each end, once, on any thread, usually the loop's own; must not block.
+        done: called once with each end, on any thread, usually the loop's own; must not block.
         loop: the application's running loop; ``None`` for one of our own, made with the first call.
         clock: measures how long attempts take.
         timer: the watchdog shared with other executors.
@@ -271,7 +270,7 @@ class LoopExecutor(Executor):
             self._request_cancel(attempt, "cancelled")
 
     def close(self) -> None:
-        """Cancel every task; end a loop of our own, unless it is blocked: then it is left to the process's end."""
+        """Cancel every task; end a loop of our own, unless it is blocked: then it ends with the process."""
         left = self._attempts.close()
         with self._lock:
             self._closed = True
@@ -318,9 +317,10 @@ class LoopExecutor(Executor):
         context.run(enter_run, run)
         coroutine = self._run_attempt(attempt)
         try:
-            # The task copies the context in which it is made. (create_task(context=…) fails with some task factories.)
+            # The task copies the context in which it is created. (create_task(context=…) fails with some task
+            # factories.)
             task = context.run(attempt.home.loop.create_task, coroutine)
-            # It may also give something that is no task.
+            # A task factory may also return something that is no task.
             task.add_done_callback(lambda task: self._on_settled(attempt, task))
         except BaseException as error:  # noqa: BLE001 — an application's own task factory may raise anything
             self._attempts.end_attempt(attempt, ending_of_error(error, run))
@@ -331,7 +331,7 @@ class LoopExecutor(Executor):
         attempt.home.tasks.add(task)
 
     async def _run_attempt(self, attempt: _LoopAttempt) -> None:
-        """Run the function and report; nothing is raised, because a SystemExit in a task would end the whole loop."""
+        """Run the function and report its end; never raise: a SystemExit in a task would end the whole loop."""
         call, process = attempt.call, this_process.pid
         function, args, kwargs = call.registered.function, call.claim.args, call.claim.kwargs
         where = ""
@@ -367,13 +367,13 @@ class LoopExecutor(Executor):
         if task.cancelled():  # before its first step, so the function was never called
             self._attempts.end_attempt(attempt, self._on_stopped(attempt))
         elif attempt.held_back is None and self._attempts.is_open(attempt):
-            # Whatever it was, the attempt is over, and nothing else would say so.
+            # The attempt is over, and nothing else would report it.
             self._attempts.end_attempt(
                 attempt, failed_ending("RuntimeError", "the job's task ended without a word of how")
             )
 
     def _log_held_back(self, attempt: _LoopAttempt) -> None:
-        """Report an attempt that was cancelled by other code, as soon as it is known what for."""
+        """Report an attempt that other code cancelled, once it is known why."""
         if attempt.held_back is None or not self._attempts.is_open(attempt):
             return
         attempt.looks += 1
@@ -406,7 +406,7 @@ class LoopExecutor(Executor):
         self._cancel_again(attempt)
 
     def _cancel_again(self, attempt: _LoopAttempt) -> None:
-        """Cancel, and come back a grace later to see what came of it."""
+        """Cancel, and check after ``grace`` whether the task has ended."""
         if not self._attempts.is_open(attempt):
             return
         blocked = attempt.cancels > 0 and not attempt.seen
@@ -440,13 +440,13 @@ class LoopExecutor(Executor):
             self._attempts.end_attempt(attempt, cancelled_ending(attempt.call.run, detail=detail))
 
     def _end_orphans(self) -> None:
-        """End the attempts whose loop was closed under them: its pending callbacks are dropped without a word."""
+        """End the attempts whose loop was closed under them: its pending callbacks are dropped silently."""
         for attempt in self._attempts.list_open():
             home = attempt.home
             if home.loop.is_closed():
                 self._loop_is_closed(attempt)
             elif attempt.task is None and not isinstance(home, _OwnHome) and not home.is_turning:
-                self._cut_off(attempt)  # it stands in the line of a loop that no thread turns
+                self._cut_off(attempt)  # it waits in the queue of a loop that no thread runs
         with self._lock:
             self._looking = bool(self._attempts.list_open())
             again = self._looking

@@ -1,15 +1,14 @@
-"""Turn what a function returned or raised into an ``Ending``.
+"""Turn a function's return value or exception into an ``Ending``.
 
-Nothing that a job raises gets past this file: ``sys.exit`` ends the run and not the node, and an exception that cannot
-even be printed still gives an error that can be read. Whatever looks at an object of the job's (its class, text,
-attributes, traceback) may run code of the job's, which may raise anything. So ``ending_of_value``, ``ending_of_error``,
-``describe_error``, ``cannot_be_called``, ``stack_of`` and ``stack_at`` raise nothing at all: an executor that stumbled
-would lose the run.
+No exception of a job gets past this file: ``sys.exit`` ends the run and not the node, and an exception that cannot even
+be printed still gives a readable error. Inspecting an object of the job's (its class, text, attributes, traceback) may
+run code of the job's, which may raise anything. So ``ending_of_value``, ``ending_of_error``, ``describe_error``,
+``cannot_be_called``, ``stack_of`` and ``stack_at`` never raise: an executor that failed here would lose the run.
 
-After a request to stop, the first of these holds: what returned normally counts as returned (the result was there
-before the request was noticed; if the lease is lost, the store refuses it anyway); ``Skip``, ``Snooze`` and ``Retry``
-are the job's own words and hold; every other exception ends the attempt as cancelled, with the exception kept unless
-it only says "stop".
+After a request to stop, the first of these that applies decides. A function that returned normally counts as returned
+(the result existed before the request was noticed; if the lease is lost, the store refuses it anyway). ``Skip``,
+``Snooze`` and ``Retry`` are explicit, and count. Every other exception ends the attempt as cancelled, and is kept as
+its error unless it only means "stop".
 """
 
 from __future__ import annotations
@@ -53,9 +52,9 @@ _MOST_EXCEPTIONS = 200
 LONGEST_TRACEBACK = 16 * 1024
 MOST_FRAMES = 30
 _BEYOND = 4 * 1024
-"""Characters beyond a cut that are looked through for the end of a secret that begins before it."""
+"""Characters beyond a cut that are searched for the end of a secret that begins before it."""
 STOPPED = "Stopped"
-"""Type of the "error" by which a job process tells where it was when it was stopped."""
+"""Type of the "error" by which a job process reports its stack when it was stopped."""
 
 _PLUMBING = (
     str(Path(__file__).parent) + os.sep,
@@ -65,16 +64,16 @@ _PLUMBING = (
     "<frozen importlib",
     "<frozen runpy",
 )
-"""Where frames come from that only lead to the job's own code."""
+"""Files whose frames only lead to the job's own code."""
 _UNNAMED_MODULES = frozenset({"builtins", "__main__", "__cronsensus_main__", "cronsensus.errors"})
 
 
 def ending_of_value(value: Any, types: Types = UNTYPED) -> Ending:
     """Return the ending of a function that returned ``value``; a value that no store can keep is a failure.
 
-    ``types`` says what its annotation makes of it.
+    ``types`` has the type of its return annotation.
 
-    Such a run is not tried again: its work is done, and doing it once more would not make another value of it.
+    Such a failure is not retried: its work is done, and a retry would return the same value.
     """
     try:
         return Ending(kind="returned", result=types.write_result(value))
@@ -91,12 +90,12 @@ def cannot_be_called(
 ) -> bool:
     """Whether ``error`` was raised because ``function`` does not take these arguments.
 
-    What it raises itself, a ``TypeError`` too, may be another the next time; this will not.
+    An error that the function itself raises, even a ``TypeError``, may differ in a retry; this one will not.
     """
     if not issubclass(type(error), TypeError):
         return False
     try:
-        # What is called, not what it wraps: a decorator may add arguments, or take some away.
+        # The signature of the called object, not of a wrapped function: a decorator may add or remove arguments.
         signature = signature_of(function, follow_wrapped=False)
     except BaseException:  # noqa: BLE001 — a callable object may compute its signature, or raise what it likes
         return False
@@ -117,19 +116,19 @@ def ending_of_error(error: BaseException, run: BaseRun) -> Ending:
             ending = structs.replace(ending, cut_off=True)
         if _is_hopeless(type(error)):
             return ending
-        # Of one with a text that is cut in the record, the log gets the record: megabytes in a line stop its handlers.
+        # If its text is cut in the record, the log gets the record: megabytes in a line would stop its handlers.
         if ending.error is not None and len(ending.error.message) >= LONGEST_MESSAGE:
             return ending
-        # For the node's log, whose readers look into it; only of that which could be described.
+        # For the node's log, whose readers inspect it; only if it could be described.
         run.raised = type(error), error, _without_plumbing(error.__traceback__)
         return ending
-    except BaseException as second:  # noqa: BLE001 — raised by looking at the first
+    except BaseException as second:  # noqa: BLE001 — raised by inspecting the first
         return Ending(kind="raised", error=describe_error(error, but=second))
 
 
 def _classify_error(error: BaseException, run: BaseRun) -> Ending:
     control: Any = _unwrap_group(error)
-    # The class itself, not isinstance: that asks the object, which may claim anything or raise.
+    # The class itself, not isinstance, which calls the object: it may claim anything or raise.
     kind = type(control)
     asked = run.cancelled.is_set()
     if issubclass(kind, Skip):
@@ -162,7 +161,7 @@ def _classify_error(error: BaseException, run: BaseRun) -> Ending:
 
 
 def timed_out(timeout: timedelta | None, *, traceback: str = "", detail: str = "") -> Ending:
-    """Return the ending of an attempt that ran over its timeout; ``traceback`` shows where it was then."""
+    """Return the ending of an attempt that ran over its timeout; ``traceback`` is its stack then."""
     limit = "its timeout" if timeout is None else f"timeout={format_duration(timeout)}"
     message = f"the attempt ran longer than {limit}" + (f"; {detail}" if detail else "")
     return Ending(
@@ -186,7 +185,7 @@ def never_begun(run: BaseRun) -> Ending:
 def failed_ending(kind: str, message: str, *, traceback: str = "") -> Ending:
     """Return the ending of an attempt that failed for a reason outside of its code.
 
-    ``kind`` stands where the type of an exception does otherwise.
+    ``kind`` is in the place of an exception's type.
     """
     return Ending(
         kind="raised", error=RunError(type=kind, message=clean_text(message, LONGEST_MESSAGE), traceback=traceback)
@@ -196,7 +195,7 @@ def failed_ending(kind: str, message: str, *, traceback: str = "") -> Ending:
 def describe_error(error: BaseException, *, but: BaseException | None = None) -> RunError:
     """Return ``error`` as bounded text: type, message, and the last frames without their local variables.
 
-    ``but`` is what looking at it raised.
+    ``but``: the exception raised by inspecting it.
     """
     message = _error_message(error)
     if but is not None:
@@ -207,7 +206,7 @@ def describe_error(error: BaseException, *, but: BaseException | None = None) ->
 
 
 def stack_of(thread: int | None) -> str:
-    """Return where a thread, by its ``ident``, is at this moment, as bounded text; empty if it is gone."""
+    """Return the present stack of a thread, by its ``ident``, as bounded text; empty if it is gone."""
     frame = sys._current_frames().get(thread or -1)  # noqa: SLF001 — the documented way to look at another thread
     return "" if frame is None else stack_at(frame)
 
@@ -230,9 +229,9 @@ def is_task_cancelled(error: BaseException) -> bool:
 
 
 def clean_text(text: str, most: int) -> str:
-    """Return at most ``most`` characters of ``text``, such as every store can keep (no NUL, no lone surrogates).
+    """Return at most ``most`` characters of ``text``, in a form that every store can keep (no NUL, no lone surrogates).
 
-    Secrets are masked before it is cut: of one that is cut nobody sees any more what it is. Here, and not only in the
+    Secrets are masked before it is cut, because a cut secret is not recognised. This happens here, and not only in the
     store, because the node's log and its events have the same text.
     """
     # By the method of str: what a __str__ returns may be of a subclass, whose own methods may do anything.
@@ -246,7 +245,7 @@ def _shorten_text(text: str, most: int) -> str:
 
 
 def _unwrap_group(error: BaseException) -> BaseException:
-    """Return the exception in a group of one: a task group wraps the ``Cancel`` or ``Skip`` of a task so."""
+    """Return the only exception of a group: a task group wraps the ``Cancel`` or ``Skip`` of a task."""
     for _ in range(_DEEPEST_GROUP):
         if not issubclass(type(error), BaseExceptionGroup) or len(error.exceptions) != 1:  # type: ignore[attr-defined]
             break
@@ -302,7 +301,7 @@ def _kind_name(kind: type[BaseException]) -> str:
 def _error_message(error: BaseException) -> str:
     try:
         return clean_text(str(error), LONGEST_MESSAGE)
-    except BaseException as second:  # noqa: BLE001 — whatever __str__ raises, even SystemExit, must not end the node
+    except BaseException as second:  # noqa: BLE001 — an exception of __str__, even SystemExit, must not end the node
         return f"(the exception's __str__ raised {_kind_name(type(second))})"
 
 
@@ -323,7 +322,7 @@ def _error_traceback(error: BaseException) -> str:
 
 def _is_too_much(error: BaseException) -> bool:
     """Whether an exception nests too many others, or itself, for ``traceback`` to format."""
-    seen: dict[int, BaseException] = {}  # kept alive, or a number might be given to another
+    seen: dict[int, BaseException] = {}  # kept alive, or an id might be reused
     inside: set[int] = set()
     waiting = [error]
     while waiting:
@@ -350,7 +349,7 @@ def _without_plumbing(trace: TracebackType | None) -> TracebackType | None:
 
 
 def _join_bounded(lines: list[str]) -> str:
-    """Join lines; of too much text the end stays, where the innermost frames and the message are."""
+    """Join lines; too much text is cut at its beginning, because the innermost frames and the message come last."""
     text = "".join(line if len(line) <= LONGEST_MESSAGE else clean_text(line, LONGEST_MESSAGE) + "\n" for line in lines)
     text = mask(text[-LONGEST_TRACEBACK - _BEYOND :])
     if len(text) > LONGEST_TRACEBACK:

@@ -4,16 +4,17 @@
 
     start ──▶ idle worker, or a new one ──▶ function ──▶ report ──▶ idle ──▶ (a minute later) gone
                                                ▲            │
-                                               └── start ◀──┘  what is begun while a worker reports is its own
+                                               └── start ◀──┘  an attempt that starts during the report reuses the
+                                               worker
                                                │
-                                        over its time: told at once by the watchdog; reported when its function at
-                                        last returns, whatever it returns
+                                        over its time: the watchdog asks it to stop; its end is reported only when its
+                                        function returns, as timed out
 
-Failure handling: Python cannot stop a thread. A stuck job therefore keeps its thread, and its run goes on: ended while
-the function still works, the next attempt, or the next run of the job, would work beside it. Others get new threads,
-and as all are daemons (those of ``concurrent.futures`` are joined at exit) the process can end. Nothing that a function
-raises ends its worker; what some other thread raises *into* a worker (``PyThreadState_SetAsyncExc``, as libraries for
-timeouts do) ends the attempt that it has, and the worker goes on.
+Failure handling: Python cannot stop a thread. A stuck job therefore keeps its thread, and its run goes on: if it ended
+while the function still works, the next attempt, or the next run of the job, would work beside it. Others get new
+threads. All are daemons (those of ``concurrent.futures`` are joined at exit), so the process can end. No exception of a
+function ends its worker. An exception that another thread raises *into* a worker (``PyThreadState_SetAsyncExc``, as
+libraries for timeouts do) ends its attempt, and the worker goes on.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ IDLE_SECONDS = 60.0
 
 
 YIELD_TO_WORKER = 0.00005
-"""Seconds for which the caller of ``start`` leaves the interpreter to a run that begins alone: its round goes on for
-longer than a thread takes to wake."""
+"""Seconds for which the caller of ``start`` releases the GIL, so that the new thread starts before the caller's round
+goes on."""
 BURST_WINDOW = 0.005
-"""A run begins alone if none goes on, and none began so many seconds before. Of many short ones each would wait."""
+"""The GIL is released only for a run that starts alone: none is active, and none started so many seconds before."""
 _CLOCK = SystemClock()
 
 
@@ -53,7 +54,7 @@ class _Worker:
         self.inbox: queue.SimpleQueue[_ThreadAttempt | None] = queue.SimpleQueue()
         self.thread: threading.Thread
         self.attempt: _ThreadAttempt | None = None
-        """What it was given and has not reported. Set before it is in the inbox: an exception that is raised into the
+        """The attempt that it has not reported yet. Set before it is in the inbox: an exception that is raised into the
         thread may come between the inbox and a local variable."""
         self.chosen = True
         """Whether an attempt is on its way to the inbox."""
@@ -67,7 +68,7 @@ class _ThreadAttempt(Attempt):
         self.worker: _Worker
         self.returned = False
         self.late_at: str | None = None
-        """Where it was when its time was up."""
+        """The stack at its timeout."""
 
 
 class ThreadExecutor(Executor):
@@ -76,8 +77,8 @@ class ThreadExecutor(Executor):
     ``timeout`` and ``stop`` only set the run's events, and the attempt ends when its function does.
 
     Args:
-        done: told of each end, once, on any thread (also on the one that calls ``start``, if no thread can be had);
-            must not block.
+        done: called once with each end, on any thread (also on the one that calls ``start``, if no thread can be
+            created); must not block.
         clock: measures how long attempts take.
         timer: the watchdog shared with other executors.
     """
@@ -87,13 +88,13 @@ class ThreadExecutor(Executor):
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
         self._reporting: dict[int, _Worker] = {}
-        """Workers that report an end, by thread: what is begun on such a thread needs no other one to wake up."""
+        """Workers that are reporting an end, by thread: an attempt that starts on such a thread reuses the worker."""
         self._numbers = itertools.count(1)
         self._closed = False
         self._began_at = float("-inf")
 
     def start(self, call: Call) -> None:
-        """Begin an attempt on an idle thread or a new one."""
+        """Start an attempt on an idle thread or a new one."""
         attempt = _ThreadAttempt(call)
         idle = self._reporting.pop(threading.get_ident(), None)
         with self._lock:
@@ -117,7 +118,7 @@ class ThreadExecutor(Executor):
                 hint = "lower --concurrency, or raise the limit on threads"
                 self._attempts.end_attempt(attempt, failed_ending("RuntimeError", f"{message}; {hint}"))
         elif worker.thread is not threading.current_thread() and self._begins_alone():
-            # The interpreter's lock would pass to the worker only when the caller next waits for something.
+            # Otherwise the GIL would pass to the worker only when the caller next waits for something.
             Event().wait(YIELD_TO_WORKER)
 
     def _begins_alone(self) -> bool:
@@ -129,7 +130,7 @@ class ThreadExecutor(Executor):
         call.run.request_stop(reason, lease_lost=lease_lost)
 
     def close(self) -> None:
-        """Ask everything to stop, and let idle threads go; the others are left to the process's end."""
+        """Ask all runs to stop, and end idle threads; the others end with the process."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -153,11 +154,11 @@ class ThreadExecutor(Executor):
             try:
                 self._work_on(worker)
                 going = False
-            except BaseException as error:  # noqa: BLE001 — a worker that died of it would never report what it is given
+            except BaseException as error:  # noqa: BLE001 — a worker that died of it would never report its attempt
                 going = self._clear_interruption(worker, error)
 
     def _work_on(self, worker: _Worker) -> None:
-        # The first attempt comes through the inbox, too: a Thread keeps its arguments for as long as it lives.
+        # The first attempt comes through the inbox, too: a Thread keeps its arguments alive.
         attempt, thread = worker.inbox.get(), threading.get_ident()
         while attempt is not None:
             worker.chosen = False
@@ -174,11 +175,11 @@ class ThreadExecutor(Executor):
                 worker.attempt = None
             if not reported:
                 break
-            attempt = call = ending = None  # type: ignore[assignment]  # an idle thread keeps none of it alive
+            attempt = call = ending = None  # type: ignore[assignment]  # so that an idle thread keeps nothing alive
             attempt = worker.inbox.get() if given else self._next_attempt(worker)
 
     def _clear_interruption(self, worker: _Worker, error: BaseException) -> bool:
-        """Clear up after an exception that came from outside; return whether the worker is about to be given work."""
+        """Clean up after an exception from outside; return whether an attempt is on its way to the worker."""
         attempt, worker.attempt = worker.attempt, None
         self._reporting.pop(threading.get_ident(), None)
         with self._lock:
@@ -191,7 +192,7 @@ class ThreadExecutor(Executor):
         return worker.chosen
 
     def _in_time(self, attempt: _ThreadAttempt, ending: Ending) -> Ending:
-        """Return the ending of a function that has returned: its own, or that of its timeout, if that came first."""
+        """Return the ending of a function that has returned, or of its timeout, if that came first."""
         with self._lock:
             attempt.returned = True
         if attempt.late_at is None:
@@ -212,7 +213,7 @@ class ThreadExecutor(Executor):
                 if worker in self._idle:
                     self._idle.remove(worker)
                     return None
-        return worker.inbox.get()  # it was just chosen: its attempt is on the way
+        return worker.inbox.get()  # it was chosen in this moment: its attempt is on the way
 
     def _over_time(self, attempt: _ThreadAttempt) -> None:
         where = stack_of(attempt.worker.thread.ident)

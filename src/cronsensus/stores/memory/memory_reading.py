@@ -35,7 +35,7 @@ class MaintenanceVerbs(Handle):
 
     @writes
     def _prune(self, before: datetime | None, limit: int) -> Pruned:
-        """Delete what is over, oldest job first, and raise each job's horizon over it."""
+        """Delete old rows, oldest job first, and raise each job's horizon over them."""
         now = self._now()
         for job in self._space.jobs.values():
             if job.waiting_until is not None and job.waiting_until <= now:
@@ -59,32 +59,34 @@ class MaintenanceVerbs(Handle):
         return Pruned(deleted, needed)
 
     def _parked_dependents(self) -> Iterator[OccurrenceRow]:
-        """Give what is parked until its upstreams are over."""
+        """Yield the parked dependents."""
         rows = (self._space.occurrences[number] for number in self._space.parked)
         return (row for row in rows if row.listed is None)
 
     def _prune_job(
         self, job: JobRow, before: datetime, needed_from: datetime | None, limit: int, *, spare: bool
     ) -> Pruned:
-        """Delete at most ``limit`` final occurrences and ranges of a job; ``spare``: but for what something open needs.
+        """Delete at most ``limit`` final occurrences and ranges of a job; ``spare``: keep what an open one needs.
 
-        What lies above the watermark stays: its key is what keeps a later plan from creating it again.
+        Occurrences above the watermark stay, because their keys keep a later plan from creating them again.
         """
         old = (
             self._space.occurrences[occurrence] for _, occurrence in takewhile(lambda one: one[0] < before, job.final)
         )
         may_go = (row for row in old if self._may_go(row, before))
         rows = [*islice((row for row in may_go if not (spare and self._is_needed(row, needed_from))), limit)]
-        over = (one for one in job.ranges if one.range.last < before)
+        over = (entry for entry in job.ranges if entry.range.last < before)
         gone = [
-            *islice((one for one in over if not (spare and _is_since(one.range.last, needed_from))), limit - len(rows))
+            *islice(
+                (entry for entry in over if not (spare and _is_since(entry.range.last, needed_from))), limit - len(rows)
+            )
         ]
         needed = sum(self._is_needed(row, needed_from) for row in rows)
-        needed += sum(_is_since(one.range.last, needed_from) for one in gone)
+        needed += sum(_is_since(entry.range.last, needed_from) for entry in gone)
         for row in rows:
             self._space.delete_run(row)
-        ids = {one.id for one in gone}
-        job.ranges = [one for one in job.ranges if one.id not in ids] if ids else job.ranges
+        ids = {entry.id for entry in gone}
+        job.ranges = [entry for entry in job.ranges if entry.id not in ids] if ids else job.ranges
         self._raise_horizon(job, [row.scheduled_for for row in rows if row.scheduled_for is not None])
         self._raise_horizon(job, [one.range.last for one in gone])
         return Pruned(len(rows) + len(gone), needed)

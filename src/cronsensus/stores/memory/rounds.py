@@ -1,4 +1,4 @@
-"""Verbs of the scheduling round: look, step, acquire."""
+"""The verbs of the scheduling round: look, step, acquire."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RoundVerbs(Handle):
     # --- look ---------------------------------------------------------------------------------------------------------
 
     def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
-        """Look, along the indexes; jobs that are not due are not touched."""
+        """Look, by the indexes; jobs that are not due cost nothing."""
         with self._changed:
             now, space = self._now(), self._space
             from_here = (now, _NEVER)
@@ -64,7 +64,9 @@ class RoundVerbs(Handle):
             heads = [waiting.first() for waiting in space.pending.values()]
             later = [next(waiting.keys_after(from_here), None) for waiting in space.pending.values()]
             holding = {space.occurrences[occurrence].session or "" for occurrence in space.running}
-            holders = sorted((space.open[one] for one in holding if one in space.open), key=lambda row: row.number)
+            holders = sorted(
+                (space.open[session] for session in holding if session in space.open), key=lambda row: row.number
+            )
             turning = sorted(row.spec.id for row in space.turning.values() if self._takes_turns(row))
             return View(
                 now=now,
@@ -82,15 +84,15 @@ class RoundVerbs(Handle):
 
     @writes
     def _step(self, session: str, step: Step) -> Done:
-        """Do all of it under one lock: nothing in it can fail halfway."""
-        noted = tuple(self._note_one(one) for one in step.notes)
-        settled = tuple(self._record_end(one) for one in step.ends)
-        returned = tuple(self._take_back(one) for one in step.give_back)
+        """Carry out the step under a lock: nothing in it can fail halfway."""
+        noted = tuple(self._note_one(note) for note in step.notes)
+        settled = tuple(self._record_end(end) for end in step.ends)
+        returned = tuple(self._take_back(release) for release in step.give_back)
         want, fired, claims = step.want, [False] * len(step.plans), list[Claim]()
         lost = step.needs_lease and not self._is_session_alive(session)
         if not lost:
             until = self._now() + (want.ahead if want else NO_DELAY)
-            fired = [self._fire_one(one, until) for one in step.plans]
+            fired = [self._fire_one(plan, until) for plan in step.plans]
             claims = self._take_due(session, want, until) if want else claims
         return Done(
             noted=noted,
@@ -108,8 +110,10 @@ class RoundVerbs(Handle):
             return False
         return True
 
-    def _take_back(self, one: GiveBack) -> bool:
-        return self._release_one(one.claim) if one.cut is None else self._release_cut(one.claim, one.cut)
+    def _take_back(self, release: GiveBack) -> bool:
+        return (
+            self._release_one(release.claim) if release.cut is None else self._release_cut(release.claim, release.cut)
+        )
 
     # --- plans --------------------------------------------------------------------------------------------------------
 
@@ -122,7 +126,7 @@ class RoundVerbs(Handle):
         return True
 
     def _still_holds(self, plan: Plan, job: JobRow, until: datetime) -> bool:
-        """Whether everything that the plan rests on is as it was when the plan was made, and its time has come."""
+        """Whether the state that the plan saw is unchanged, and its time has come."""
         seen = (plan.watermark_seen, plan.revision, plan.active_seen)
         holds = job.fires and seen == (job.watermark, job.revision, job.active) and plan.watermark >= job.watermark
         holds = holds and plan.definition in {"", definition_of(job)}
@@ -169,34 +173,34 @@ class RoundVerbs(Handle):
         holder = self._live_session(session)
         now = self._now()
         self._space.expire_late(now)
-        chosen = self._choose_claims(want, until)
-        chosen = chosen[: want.part(len(chosen))]
-        claims = [self._start_run(row, holder, now, at=max(now, row.due_at)) for row in chosen]
-        for place in range(max(want.limit, 0), len(chosen)):
-            chosen[place].reserved = True
+        selected = self._choose_claims(want, until)
+        selected = selected[: want.part(len(selected))]
+        claims = [self._start_run(row, holder, now, at=max(now, row.due_at)) for row in selected]
+        for place in range(max(want.limit, 0), len(selected)):
+            selected[place].reserved = True
             claims[place] = structs.replace(claims[place], reserved=True)
         if claims:
             self._set_lease(holder, want.lease, now)
         return claims
 
     def _choose_claims(self, want: Want, until: datetime) -> list[OccurrenceRow]:
-        """Return due occurrences that may run now, in the order in which they are to be claimed.
+        """Return due occurrences that may run now, in the order of claims.
 
         An entry that cannot be reserved is not overtaken by one that can.
         """
-        chosen: list[OccurrenceRow] = []
+        selected: list[OccurrenceRow] = []
         of_job: Counter[int] = Counter()
         functions, limit = frozenset(want.functions), max(want.limit, 0)
         for row in self._list_waiting(until, want):
-            if len(chosen) >= limit + want.reserve:
+            if len(selected) >= limit + want.reserve:
                 break
             job = row.job
             if job.spec.function in functions and self._is_below_limit(job, of_job[job.id]) and self._is_its_turn(row):
-                if len(chosen) >= limit and not self._may_be_reserved(row):
+                if len(selected) >= limit and not self._may_be_reserved(row):
                     break
-                chosen.append(row)
+                selected.append(row)
                 of_job[job.id] += 1
-        return chosen
+        return selected
 
     @staticmethod
     def _may_be_reserved(row: OccurrenceRow) -> bool:
@@ -205,36 +209,36 @@ class RoundVerbs(Handle):
         return may_be_reserved(policies, attempt=row.attempt, failures=row.failures, serial=serial)
 
     def _list_waiting(self, until: datetime, want: Want) -> Iterator[OccurrenceRow]:
-        """Give pending occurrences that are due in the order of claims, see ``model.claim_order``."""
+        """Yield due pending occurrences in the order of claims, see ``model.claim_order``."""
         levels = sorted(self._space.pending, reverse=True)
-        for _, some in groupby(levels, key=priority_of if want.oldest else None):
-            for due_at, occurrence in merge(*(self._space.pending[level] for level in some)):
+        for _, of_priority in groupby(levels, key=priority_of if want.oldest else None):
+            for due_at, occurrence in merge(*(self._space.pending[level] for level in of_priority)):
                 if due_at > until:
                     break
                 yield self._space.occurrences[occurrence]
 
-    def _is_below_limit(self, job: JobRow, chosen: int) -> bool:
-        """Whether ``concurrency`` allows one more. Runs that a dead session left behind do not count."""
+    def _is_below_limit(self, job: JobRow, selected: int) -> bool:
+        """Whether ``concurrency`` allows another run. Runs of dead sessions do not count."""
         most = job.spec.policies.concurrency
         if most is None:
             return True
         holders = (self._space.occurrences[occurrence].session for occurrence in job.running)
         living = sum(1 for holder in holders if holder is not None and self._is_alive(self._space.sessions[holder]))
-        return living + chosen < most
+        return living + selected < most
 
     def _is_its_turn(self, row: OccurrenceRow) -> bool:
         """Whether no earlier occurrence under the overlap policy is active, and none of them runs."""
         job = row.job
         if row.origin not in SERIAL_ORIGINS or job.spec.policies.overlap == "allow":
             return True
-        one_runs = any(self._space.occurrences[running].origin in SERIAL_ORIGINS for running in job.running)
-        return job.serial.first() == row.id and not one_runs
+        is_running = any(self._space.occurrences[running].origin in SERIAL_ORIGINS for running in job.running)
+        return job.serial.first() == row.id and not is_running
 
     @writes
     def _acquire(
         self, session: str, asks: Sequence[Ask | AskNamed], lease: timedelta
     ) -> list[tuple[Claim | NotWon, ...]]:
-        """Win occurrences; nominal times that are not run get their verdicts."""
+        """Claim occurrences; nominal times that are not run get their verdicts."""
         holder, now = self._live_session(session), self._now()
         for ask in asks:
             for time in ask.times:
@@ -245,12 +249,12 @@ class RoundVerbs(Handle):
             self._answer_ask(ask, holder, now) if isinstance(ask, Ask) else (self._take_named(ask, holder, now),)
             for ask in asks
         ]
-        if any(isinstance(one, Claim) for answer in answers for one in answer):
+        if any(isinstance(outcome, Claim) for answer in answers for outcome in answer):
             self._set_lease(holder, lease, now)
         return answers
 
     def _take_named(self, ask: AskNamed, holder: SessionRow, now: datetime) -> Claim | NotWon:
-        """Win one named occurrence, whatever waits before it."""
+        """Claim a named occurrence, ahead of any others that wait."""
         name, scheduled_for = ask.named.key, ask.named.scheduled_for
         row = self._space.jobs.get(ask.job)
         if row is None or row.retired_at is not None:
@@ -259,24 +263,24 @@ class RoundVerbs(Handle):
             return NotWon.PRUNED
         if scheduled_for is not None and not self._is_kept_elsewhere(row, scheduled_for):
             return NotWon.LOST
-        found = row.keys.get(name)
-        if found is not None and scheduled_for is None and self._is_over(found, now):
-            self._space.delete_run(found)
-            found = None
-        if found is None:
+        row_of_key = row.keys.get(name)
+        if row_of_key is not None and scheduled_for is None and self._is_over(row_of_key, now):
+            self._space.delete_run(row_of_key)
+            row_of_key = None
+        if row_of_key is None:
             if scheduled_for is not None and row.paused_at is not None:
                 return NotWon.LOST
             origin = Origin.SCHEDULE if scheduled_for is not None else Origin.ENQUEUE
-            found = self._create_occurrence(row, name, origin, now, now, scheduled_for=scheduled_for)
+            row_of_key = self._create_occurrence(row, name, origin, now, now, scheduled_for=scheduled_for)
             if scheduled_for is not None and self._may_pass_to(row, scheduled_for):
                 row.watermark = scheduled_for
-        elif found.state is not State.PENDING:
+        elif row_of_key.state is not State.PENDING:
             return NotWon.LOST
-        if found.fingerprint is None or found.attempt == 0:
-            found.fingerprint = ask.fingerprint
-        claim = self._start_run(found, holder, now, at=now)
-        found.due_at = min(found.due_at, now)
-        return structs.replace(claim, due_at=found.due_at, fingerprint=found.fingerprint)
+        if row_of_key.fingerprint is None or row_of_key.attempt == 0:
+            row_of_key.fingerprint = ask.fingerprint
+        claim = self._start_run(row_of_key, holder, now, at=now)
+        row_of_key.due_at = min(row_of_key.due_at, now)
+        return structs.replace(claim, due_at=row_of_key.due_at, fingerprint=row_of_key.fingerprint)
 
     def _answer_ask(self, ask: Ask, holder: SessionRow, now: datetime) -> tuple[Claim | NotWon, ...]:
         job = self._space.jobs.get(ask.job)
@@ -295,22 +299,24 @@ class RoundVerbs(Handle):
         if (job.horizon is not None and time <= job.horizon) or not self._is_kept_elsewhere(job, time):
             return NotWon.LOST
         key = scheduled_key(time)
-        found = job.keys.get(key)
-        if found is not None:
-            takes = found.state is State.PENDING and found.due_at <= now and intent == "run" and below_limit
-            return self._start_run(found, holder, now, at=now) if takes else NotWon.LOST
+        occurrence = job.keys.get(key)
+        if occurrence is not None:
+            takes = occurrence.state is State.PENDING and occurrence.due_at <= now and intent == "run" and below_limit
+            return self._start_run(occurrence, holder, now, at=now) if takes else NotWon.LOST
         refused = refusal(intent, paused=job.paused_at is not None, below_limit=below_limit)
         if refused is NotWon.LEFT:
             return refused
         grace = job.spec.policies.grace
         expires_at = None if grace is None else after(time, grace)
-        found = self._create_occurrence(job, key, Origin.SCHEDULE, now, now, scheduled_for=time, expires_at=expires_at)
+        occurrence = self._create_occurrence(
+            job, key, Origin.SCHEDULE, now, now, scheduled_for=time, expires_at=expires_at
+        )
         if self._may_pass_to(job, time):
             job.watermark = time
         if refused is None:
-            return self._start_run(found, holder, now, at=now)
+            return self._start_run(occurrence, holder, now, at=now)
         state, reason = VERDICTS[refused]
-        self._space.close_run(found, state, now, reason=reason)
+        self._space.close_run(occurrence, state, now, reason=reason)
         return refused
 
     @staticmethod
@@ -320,13 +326,13 @@ class RoundVerbs(Handle):
 
     @staticmethod
     def _is_kept_elsewhere(job: JobRow, time: datetime) -> bool:
-        """Whether another program keeps the job's time then: it had no trigger; before it was defined, as at first."""
+        """Whether another program named the job's times then: the era had no trigger (before the first: as in it)."""
         earlier = [era for era in job.eras if era.since < time]
         return (earlier or job.eras[:1])[-1].trigger is None
 
     @staticmethod
     def _may_pass_to(job: JobRow, time: datetime) -> bool:
-        """Whether the watermark may move to ``time``: another program keeps time, and no time before is undecided."""
+        """Whether the watermark may move to ``time``: another program names the times, and none before is undecided."""
         nothing_owed = job.next_due is None or job.next_due > time
         return job.spec.trigger is None and time > job.watermark and nothing_owed
 
@@ -366,7 +372,7 @@ class RoundVerbs(Handle):
         return Settled(end.id, end.token, accepted=True, state=State.PENDING)
 
     def _answer_again(self, end: End) -> Settled:
-        """Answer for a run that is not current: with the first answer if this token finished it, else no."""
+        """Answer for a run that is not current: with the first answer if this token ended it, else "not accepted"."""
         row = self._space.occurrences.get(end.id)
         if row is None:
             return Settled(end.id, end.token, accepted=False, state=None)
@@ -420,7 +426,7 @@ def refuse_pruned(job: JobRow, time: datetime) -> None:
 
 
 def job_state(job: JobRow) -> JobState:
-    """Return what planning needs to know of a job."""
+    """Return the state of a job for planning."""
     return JobState(
         id=job.id,
         spec=job.spec,
@@ -435,5 +441,5 @@ def job_state(job: JobRow) -> JobState:
 
 
 def definition_of(job: JobRow) -> str:
-    """Return the text that names a definition, and when it began; see ``JobState``."""
+    """Return the text that identifies a definition and its beginning; see ``JobState``."""
     return f"{job.digest}:{job.revision}:{to_micros(job.eras[-1].since)}"

@@ -1,6 +1,6 @@
 """The state of a memory store: rows, sorted indexes, and the few ways in which a row changes.
 
-The verbs decide; the methods here only keep rows and indexes in step. Nothing here takes the lock: callers hold it.
+The verbs decide; these methods only keep rows and indexes consistent. Nothing here takes the lock: callers hold it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Sorted(Generic[Key]):
 
 @dataclass(slots=True, eq=False)
 class JobRow:
-    """A job, with the indexes that lead to its occurrences. ``payload`` is what a scheduled occurrence passes."""
+    """A job, with the indexes that lead to its occurrences. ``payload``: the arguments of a scheduled occurrence."""
 
     id: int
     spec: JobSpec
@@ -95,7 +95,7 @@ class JobRow:
     pending: set[int] = field(default_factory=set)
     running: set[int] = field(default_factory=set)
     serial: Sorted[int] = field(default_factory=Sorted)
-    """Active occurrences of the origins that the overlap policy is for, in order of creation."""
+    """Active occurrences of the origins to which the overlap policy applies, in order of creation."""
     final: Sorted[tuple[datetime, int]] = field(default_factory=Sorted)
 
     @property
@@ -109,7 +109,7 @@ class JobRow:
         return 0 if self.spec.policies.overlap == "allow" else len(self.serial)
 
     def eras_after_watermark(self) -> tuple[Era, ...]:
-        """Return the eras that still matter: the one that holds at the watermark, and those after it."""
+        """Return the eras that still apply: the era at the watermark, and all after it."""
         first = max((index for index, era in enumerate(self.eras) if era.since <= self.watermark), default=0)
         return tuple(self.eras[first:])
 
@@ -143,24 +143,24 @@ class OccurrenceRow:
     error: RunError | None = None
     progress: tuple[float, float] | None = None
     cancel: str | None = None
-    """Why it is asked to stop, once it is."""
+    """Why it was asked to stop; ``None``: it was not."""
     started_at: datetime | None = None
     finished_at: datetime | None = None
     fingerprint: str | None = None
     parent: int | None = None
     listed: int | None = None
     parked_on: str | None = None
-    """What it waits for until it is woken; of one that was closed so, what it waited for."""
+    """The kind of thing that a parked occurrence waits for; it stays when the occurrence is closed."""
     note: str | None = None
-    """What its last look left for the next one."""
+    """The note of its last snoozed attempt for the next one."""
     reserved: bool = False
-    """Whether it runs, but only waits on its node for a free slot, as far as is known."""
+    """Whether it was claimed to wait on its node for a free slot, and is not known to have started."""
     runs: list[RunView] = field(default_factory=list)
     lines: list[tuple[int, int, LogLine]] = field(default_factory=list)
 
     @property
     def is_parked(self) -> bool:
-        """Whether it waits until it is woken."""
+        """Whether it is parked: without a due time, until it is woken."""
         return self.state is State.PENDING and self.parked_on is not None
 
     def run_under(self, token: int) -> RunView | None:
@@ -170,7 +170,7 @@ class OccurrenceRow:
 
 @dataclass(slots=True, eq=False)
 class SessionRow:
-    """A session. ``until`` is the end of its lease on the monotonic clock; ``number``, in which order it was opened."""
+    """A session. ``until`` is the end of its lease on the monotonic clock; ``number``: in the order of opening."""
 
     spec: SessionSpec
     until: float
@@ -188,7 +188,7 @@ class SessionRow:
 
 @dataclass(slots=True, eq=False)
 class LockRow:
-    """A held place of a lock. ``until`` is on the monotonic clock; ``most`` may hold it, as its holder said."""
+    """A held place of a lock. ``until`` is on the monotonic clock; ``most``: the limit that its holder passed."""
 
     name: str
     place: int
@@ -201,14 +201,14 @@ class LockRow:
 
 
 class Release(NamedTuple):
-    """When a release became known; they compare in that order."""
+    """When a release became known; releases compare in that order."""
 
     place: int
     known_since: datetime
 
 
 class World:
-    """Everything behind one URL: one lock, one clock, one counter of each kind, and the namespaces."""
+    """The contents of a URL: a lock, a clock, a counter of each kind, and the namespaces."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -232,7 +232,7 @@ class World:
 
 
 class Space:
-    """One namespace: rows by name and id, and the indexes that keep looking and claiming cheap."""
+    """A namespace: rows by name and id, and the indexes that make looking and claiming cheap."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -253,12 +253,12 @@ class Space:
         self.items: dict[int, Sorted[int]] = {}
         """The items of each batch, by id."""
         self.parked: Sorted[int] = Sorted()
-        """What is parked, by id."""
+        """The parked occurrences, by id."""
         self.sessions: dict[str, SessionRow] = {}
         self.open: dict[str, SessionRow] = {}
-        """Sessions that were not ended yet, alive or overdue."""
+        """Sessions that have not been ended, alive or overdue."""
         self.turning: dict[str, SessionRow] = {}
-        """Those of them that are nodes."""
+        """The open sessions of nodes."""
         self.releases: dict[str, Release] = {}
         self.locks: dict[tuple[str, int], LockRow] = {}
         self.wait_queues: dict[str, dict[Any, None]] = {}
@@ -281,13 +281,13 @@ class Space:
         self.names.discard(job.spec.name)
 
     def know_release(self, name: str, now: datetime) -> Release:
-        """Return a release, noting a new one."""
+        """Return a release; a new one is recorded."""
         if name not in self.releases:
             self.releases[name] = Release(self.world.next_number("release"), now)
         return self.releases[name]
 
     def schedule_job(self, job: JobRow) -> None:
-        """Work out a job's next due time anew, and index it if the job fires."""
+        """Compute a job's next due time anew, and index it if the job fires."""
         self.set_due(job, None if job.retired_at else next_nominal(job.eras_after_watermark(), job.watermark))
 
     def set_due(self, job: JobRow, next_due: datetime | None) -> None:
@@ -298,7 +298,7 @@ class Space:
         self.index_due(job)
 
     def index_due(self, job: JobRow) -> None:
-        """Index a job's next due time if the job fires, or take it out."""
+        """Index a job's next due time if the job fires, or remove it."""
         if job.next_due is not None:
             self.due.discard((job.next_due, job.id))
             if job.fires:
@@ -320,14 +320,14 @@ class Space:
         return row
 
     def unused_key(self, job: JobRow) -> str:
-        """Return a key that no occurrence of the job has: a UUID in form, but counted, so that a simulation repeats."""
+        """Return a key that no occurrence of the job has: a UUID in form, but counted, so simulations repeat."""
         while True:
             key = str(uuid.UUID(int=0x7 << 76 | 0b10 << 62 | self.world.next_number("key")))
             if key not in job.keys:
                 return key
 
     def start_run(self, row: OccurrenceRow, session: SessionRow, at: datetime) -> None:
-        """Make a pending occurrence running, for ``session``, under a new token."""
+        """Start a pending occurrence for ``session``, under a new token."""
         self._leave_state(row, State.RUNNING)
         row.state = State.RUNNING
         row.attempt += 1
@@ -353,7 +353,7 @@ class Space:
         self._index_row(row)
 
     def start_reserved(self, row: OccurrenceRow, at: datetime) -> None:
-        """Note when an attempt began, if it is one that was reserved and not known to have begun."""
+        """Record the start of an attempt that was reserved and not known to have started."""
         if row.reserved and row.started_at is not None:
             row.reserved, row.started_at = False, max(at, row.started_at)
             row.runs[-1] = replace(row.runs[-1], started_at=row.started_at)
@@ -367,7 +367,7 @@ class Space:
         reason: str | None = None,
         error: RunError | None = None,
     ) -> None:
-        """Complete the record of the attempt that is running."""
+        """Complete the record of the running attempt."""
         row.runs[-1] = replace(row.runs[-1], end=end, finished_at=now, reason=reason, error=error)
 
     def put_back(self, row: OccurrenceRow, due_at: datetime) -> None:
@@ -379,12 +379,12 @@ class Space:
         self._index_row(row)
 
     def park_run(self, row: OccurrenceRow, on: str) -> None:
-        """Make a running occurrence pending again, due never until it is woken."""
+        """Make a running occurrence pending again, without a due time until it is woken."""
         row.parked_on = on
         self.put_back(row, LATEST)
 
     def wake_run(self, row: OccurrenceRow, due_at: datetime) -> None:
-        """Make a pending occurrence due at another time, parked no more; a batch goes first then."""
+        """Make a parked occurrence due at a time; a batch is then claimed first."""
         self._unindex_row(row)
         row.parked_on = None
         row.due_at, row.level = due_at, level_when_woken(row.level, row.listed)
@@ -397,7 +397,7 @@ class Space:
         self._index_row(row)
 
     def cancel_waiting(self, job: JobRow, now: datetime) -> None:
-        """Cancel what waits of a retired job."""
+        """Cancel the pending occurrences of a retired job."""
         for occurrence in sorted(job.pending):
             self.close_run(self.occurrences[occurrence], State.CANCELLED, now, reason=Reason.RETIRED)
         job.waiting_until = None
@@ -420,7 +420,7 @@ class Space:
                 del job.nominal[row.scheduled_for]
 
     def expire_late(self, now: datetime) -> None:
-        """Give the verdict missed(late) to what never started and is past its expiry."""
+        """Give the verdict missed(late) to occurrences that never started and are past their expiry."""
         while (first := self.expiring.first()) is not None and first[0] < now:
             self.close_run(self.occurrences[first[1]], State.MISSED, now, reason=Reason.LATE)
 
@@ -475,7 +475,7 @@ class Space:
     # --- wait queues of locks -----------------------------------------------------------------------------------------
 
     def wake_next(self, name: str) -> None:
-        """Notify the first waiter in a lock's queue, and take it out of the queue."""
+        """Notify the first waiter in a lock's queue, and remove it from the queue."""
         waiting = self.wait_queues.get(name)
         if waiting:
             first = next(iter(waiting))
@@ -484,7 +484,7 @@ class Space:
             self.world.changed.notify_all()
 
     def leave_queue(self, waiter: Any, name: str) -> None:
-        """Take a ``MemoryQueues`` out of a lock's queue."""
+        """Remove a ``MemoryQueues`` from a lock's queue."""
         waiting = self.wait_queues.get(name, {})
         waiting.pop(waiter, None)
         if not waiting:
@@ -493,7 +493,7 @@ class Space:
     # --- the audit trail ----------------------------------------------------------------------------------------------
 
     def record_in_trail(self, at: datetime, by: str, action: str, target: str, why: str, **details: Any) -> None:
-        """Record in the trail: by which operator, which act, on which target, and why."""
+        """Record an act in the trail, with its operator, target and reason."""
         self.trail.append(
             TrailEntry(self.world.next_number("trail"), at, clean(by), action, target, clean(why), details)
         )

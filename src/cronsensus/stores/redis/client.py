@@ -25,18 +25,18 @@ from cronsensus.timing.clock import SystemClock
 
 MOST_REDIRECTS = 5
 MOST_WARM_CONNECTIONS = 4
-"""Most connections that are kept at hand after use."""
+"""Most connections that are kept for reuse."""
 WARM_FOR = 1.0
-"""Seconds after which the driver's pool has a connection back, which does more to see whether it is good."""
+"""Seconds after which a connection returns to the driver's pool, which checks it more thoroughly."""
 _NOT_THIS_SERVER = {"READONLY", "CLUSTERDOWN", "MASTERDOWN"}
-"""Errors after which the keys may be found on another server."""
+"""Errors after which the keys may be on another server."""
 
 Answer = TypeVar("Answer")
 _CLOCK = SystemClock()
 
 
 class TooFewReplicas(StoreUnavailable):
-    """A write was done, but fewer replicas than wanted have it. ``answer`` is what the script answered."""
+    """A write was done, but fewer replicas than wanted have it. ``answer`` is the script's answer."""
 
     def __init__(self, message: str, answer: bytes) -> None:
         super().__init__(message)
@@ -44,17 +44,17 @@ class TooFewReplicas(StoreUnavailable):
 
 
 class Client:
-    """One handle's connections to the server that has its keys. Safe to share between threads."""
+    """A handle's connections to the server that has its keys. Safe to share between threads."""
 
     def __init__(self, url: RedisUrl, keyspace: Keyspace, route: Route) -> None:
-        """Talk to the server at the end of ``route``."""
+        """Use the server at the end of ``route``."""
         self._url = url
         self._keyspace = keyspace
         self._route = route
         self._closed = Event()
         self._warm: list[_Warm] = []
         self._short = False
-        """The last write came to fewer replicas than wanted."""
+        """Whether the last write reached fewer replicas than wanted."""
 
     @property
     def where(self) -> str:
@@ -69,12 +69,12 @@ class Client:
         confirmed: bool,
         tell: Callable[[socket.socket], None] | None = None,
     ) -> bytes:
-        """Run a script and return its answer; ``tell`` through which connection it came.
+        """Run a script and return its answer; ``tell`` is called with the socket on which it came.
 
         Raises:
-            Refusal: it refused, and nothing was written.
-            StoreError: as ``translate`` says. Where an answer was lost the script may have run.
-            TooFewReplicas: it ran, but what it wrote is on too few servers.
+            Refusal: the script refused, and nothing was written.
+            StoreError: see ``translate_error``. If the answer was lost, the script may have run.
+            TooFewReplicas: the script ran, but too few servers have its write.
         """
         rest = (b"2", self._keyspace.meta, self._keyspace.never, *arguments)
         confirmed = confirmed and self._url.min_replicas > 0
@@ -83,13 +83,13 @@ class Client:
             try:
                 return self._send_script(connection, (b"EVALSHA", script.sha, *rest), confirmed=confirmed)
             except exceptions.NoScriptError:
-                # The server was restarted, or another took its place. From EVAL on it knows the script.
+                # The server was restarted or replaced. EVAL also loads the script.
                 return self._send_script(connection, (b"EVAL", script.text, *rest), confirmed=confirmed)
 
         def talk_and_report(connection: DriverConnection) -> tuple[bytes, int]:
             answer = talk(connection)
             if tell is not None:
-                tell(connection._sock)  # noqa: SLF001 - it alone is another one after each connect
+                tell(connection._sock)  # noqa: SLF001 - only the socket is new after each connect
             return answer
 
         answer, replicas = self._talk_to_server(talk_and_report)
@@ -115,10 +115,10 @@ class Client:
     # --- replicas -----------------------------------------------------------------------------------------------------
 
     def require_replicas(self) -> None:
-        """Raise if the last write came to too few replicas, and there still are too few.
+        """Raise if the last write reached too few replicas, and there still are too few.
 
         Raises:
-            StoreUnavailable: there are.
+            StoreUnavailable: there are too few.
         """
         if self._short:
             self._require_replicas(self.run_command("WAIT", self._url.min_replicas, self._patience_seconds), b"")
@@ -142,10 +142,10 @@ class Client:
     def _send_script(
         self, connection: DriverConnection, command: tuple[bytes, ...], *, confirmed: bool
     ) -> tuple[bytes, int]:
-        """Send a script, and with it the question how many replicas have what it wrote; return both answers.
+        """Send a script and, with it, WAIT for the number of replicas that have its write; return both answers.
 
-        WAIT answers for the last write of its own connection. A verb that is repeated because it was not confirmed
-        writes nothing more, and may be on another connection: hence a write that always is one.
+        WAIT counts for the last write of its own connection. A verb that is repeated because it was not confirmed
+        writes nothing more, and may use another connection. So a write that always takes place is sent in between.
         """
         if not confirmed:
             connection.send_packed_command([_pack_command(command)])
@@ -166,14 +166,14 @@ class Client:
             return error
 
     def _talk_to_server(self, talk: Callable[[DriverConnection], Answer]) -> Answer:
-        """Talk to the server that has the keys; follow it where they moved to, and translate what goes wrong."""
+        """Call the server that has the keys; follow the keys if they moved, and translate errors."""
         for _ in range(MOST_REDIRECTS):
             try:
                 return self._lend_connection(talk)
             except exceptions.ResponseError as error:
                 address = moved_to(error)
                 self._cool_down()
-                # That is a refusal: nothing was done here, so it may be sent again.
+                # This is a refusal: nothing was done here, so it may be sent again.
                 if address is None or not self._route.follow_move(address):
                     self._raise_meaning(error)
             except (exceptions.RedisError, OSError) as error:
@@ -233,9 +233,9 @@ class Client:
         return True
 
     def _take_warm(self, pool: Pool) -> _Warm | None:
-        """Return a connection that was good a moment ago, and of which nothing was heard since.
+        """Return a connection that was good a moment ago, without any data since.
 
-        The bookkeeping of the driver's pool costs as much as all else of a short verb.
+        The driver's pool costs as much as everything else of a short verb.
         """
         while self._warm:
             try:
@@ -243,14 +243,14 @@ class Client:
             except IndexError:  # another thread was faster
                 return None
             if warm.pid != this_process.pid:
-                continue  # the parent's; its pool sees to it that it is not used here
+                continue  # the parent's; its pool keeps it from being used here
             if warm.pool is pool and _CLOCK.monotonic() - warm.since < WARM_FOR and warm.is_quiet:
                 return warm
             warm.pool.release(warm.connection)
         return None
 
     def _cool_down(self) -> None:
-        """Give all back to where they came from."""
+        """Return all connections to their pools."""
         while self._warm:
             with contextlib.suppress(IndexError):
                 warm = self._warm.pop()
@@ -270,12 +270,12 @@ class _Warm:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the server has neither said anything nor hung up."""
+        """Whether the server has neither sent anything nor hung up."""
         return not self._poll.poll(0)
 
 
 def _pack_command(words: tuple[bytes, ...]) -> bytes:
-    """Return a command as it goes over the wire."""
+    """Return a command in the protocol's form."""
     parts = [b"*%d\r\n" % len(words)]
     for word in words:
         parts += (b"$%d\r\n" % len(word), word, b"\r\n")

@@ -1,9 +1,9 @@
 """The verbs that define and retire jobs.
 
-Lua has no triggers, so what depends on them (the next due time, the times left undecided) is computed here, between a
-look and a write. The write compares again what the computation was based on, see ``define.lua``; a caller that loses
-that race looks again. The change counts from the moment of the look, at most ten seconds before the write. A decision
-in between would have moved a watermark or made a revision, and then the write is refused.
+Lua has no triggers, so values that depend on them (the next due time, the undecided times) are computed here, between a
+look and a write. The write compares again the values that the computation was based on, see ``define.lua``; a caller
+that loses that race looks again. The change counts from the moment of the look, at most ten seconds before the write. A
+decision in between would have moved a watermark or made a revision, and then the write is refused.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from cronsensus.stores.values import NO_DELAY, DefineResult
 from cronsensus.timing.instants import from_micros
 
 MOST_JOBS_WRITTEN = 2500
-"""Most definitions written, and most retired, in one step, which others wait for. More are written in several, and the
-last ones retire: a node that dies in between has defined some, and defines the others when it says it again."""
+"""Most definitions written, and most retired, in a step, for which others wait. More are written in several steps; the
+last ones retire. A node that dies in between has defined a part, and defines the rest when it declares again."""
 MOST_JOBS_READ = 1000
 MOST_TRIES = 50
 _MICROSECOND = timedelta(microseconds=1)
@@ -49,7 +49,7 @@ _NO_DIGESTS: Mapping[str, str] = {}
 
 @dataclass(frozen=True, slots=True)
 class StoredJob:
-    """A job as a look found it."""
+    """A job as read by a look."""
 
     name: str
     number: str
@@ -62,37 +62,37 @@ class StoredJob:
     source: str
     awaits_retirement: bool
     stored_watermark: Any
-    """The watermark as it stands there, which may be no number; the write compares it."""
+    """The watermark as stored, which may be no number; the write compares it."""
     next_due: str | None
     spec: JobSpec | None
-    """What stands there, where it was asked for and can be read."""
+    """The stored definition, if it was requested and can be read."""
 
     @property
     def next_revision(self) -> int:
-        """Return the number of the next revision; the first one's, if that which stands is none."""
+        """Return the number of the next revision; 1 if the stored one is no number."""
         return int(self.revision) + 1 if re.fullmatch(r"\d{1,9}", str(self.revision)) else 1
 
     def era_start(self, at: datetime, watermark: datetime | None = None) -> datetime:
-        """Return when an era that is made at ``at`` begins: not before the watermark, nor before the last one."""
+        """Return when an era created at ``at`` begins: not before the watermark, nor before the last era."""
         return max(at, watermark or self.watermark, self.last_since)
 
     def eras_and(self, era: Era, watermark: datetime) -> tuple[Era, ...]:
-        """Return the eras that matter above ``watermark``, with a new one."""
+        """Return the eras that apply above ``watermark``, with the new ``era``."""
         return holding_eras((*self.eras, era), watermark)
 
 
 @dataclass(slots=True)
 class Look:
-    """What stood in one moment.
+    """The state read in one moment.
 
     Attributes:
         at: the store's clock then.
         generation: counts the changes of definitions.
         release_known: the release has defined jobs before.
-        newer_release_lives: a release that came after it has a live node.
-        other_release_lives: any other release has one.
-        code_job_count: how many jobs of code are not retired.
-        stored: the jobs that were asked for and are there, by name.
+        newer_release_lives: a later release has a live node.
+        other_release_lives: any other release has a live node.
+        code_job_count: how many jobs with ``source="code"`` are not retired.
+        stored: the requested jobs that exist, by name.
     """
 
     at: datetime
@@ -104,9 +104,9 @@ class Look:
     stored: dict[str, StoredJob] = field(default_factory=dict)
 
     def is_same(self, name: str, digest: str) -> bool:
-        """Whether a definition stands as it is declared."""
-        one = self.stored.get(name)
-        return one is not None and one.digest == digest and not one.retired
+        """Whether the stored definition equals the declared job."""
+        job = self.stored.get(name)
+        return job is not None and job.digest == digest and not job.retired
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Declared:
 
 
 class DefiningVerbs(Handle):
-    """What changes a job's definition."""
+    """The verbs that change a job's definition."""
 
     def _define_jobs(
         self, specs: Sequence[JobSpec], *, release: str, complete: bool, by: str, retire_after: timedelta
@@ -149,15 +149,15 @@ class DefiningVerbs(Handle):
         by: str,
         retire_after: timedelta,
     ) -> dict[str, list[str]]:
-        """Define some jobs in one step. ``complete`` are all names that are declared, if no others are to live."""
+        """Define some jobs in a step. ``complete``: all declared names, if all other jobs are to be retired."""
         for _ in range(MOST_TRIES):
-            # A look at all names of a large release would take longer than a write may come after it.
-            few = complete is not None and len(complete) <= MOST_JOBS_WRITTEN
+            # For a large release, a look at all names would take longer than the write may be late.
+            looks_at_all = complete is not None and len(complete) <= MOST_JOBS_WRITTEN
             digests = {one.spec.name: one.digest for one in declared}
-            look = self._look_at(release, complete if complete and few else list(digests), digests)
+            look = self._look_at(release, complete if complete and looks_at_all else list(digests), digests)
             if look is None:
                 continue
-            gone = [] if complete is None else self._list_gone(look, complete, release, all_seen=few)
+            gone = [] if complete is None else self._list_gone(look, complete, release, all_seen=looks_at_all)
             if gone is None:
                 continue
             did = _compare_definitions(look, declared, gone)
@@ -169,8 +169,8 @@ class DefiningVerbs(Handle):
             if not (did["created"] or did["changed"] or did["retired"] or moves) and look.release_known:
                 return did
             changes = {name: changes_between(look.stored[name].spec, by_name[name].spec) for name in did["changed"]}
-            told = definition_entries(did, changes, release) if by else ()
-            entries = [[clean(by), "define", name, "", dumps(details)] for name, details in told]
+            trail = definition_entries(did, changes, release) if by else ()
+            entries = [[clean(by), "define", name, "", dumps(details)] for name, details in trail]
             try:
                 self._write_definitions(
                     at=look.at,
@@ -201,15 +201,17 @@ class DefiningVerbs(Handle):
             look = self._look_at("", [job])
             if look is None:
                 continue
-            one = look.stored.get(job)
-            if one is None:
+            stored = look.stored.get(job)
+            if stored is None:
                 return False
             entry = [clean(by), "retire", job, clean(why), "{}"]
             try:
-                self._write_definitions(at=look.at, retired=[_encode_retired(one, look.at, NO_DELAY)], entries=[entry])
+                self._write_definitions(
+                    at=look.at, retired=[_encode_retired(stored, look.at, NO_DELAY)], entries=[entry]
+                )
             except Refusal:
                 continue  # AGAIN: it was fired or defined anew in this moment
-            return not one.retired or one.awaits_retirement
+            return not stored.retired or stored.awaits_retirement
         raise _busy_error(f"job {job!r}")
 
     def _write_definitions(
@@ -226,18 +228,18 @@ class DefiningVerbs(Handle):
         moved: Sequence[Any] = (),
         entries: Sequence[Any] = (),
     ) -> None:
-        """Write definitions in one step, if all that they were computed from still stands.
+        """Write definitions in a step, if the state from which they were computed has not changed.
 
         Args:
-            at: when that was looked at.
-            generation: no definition may have changed since; ``None``: other definitions may.
-            release: the same releases must live as then; ``None``: they do not matter.
-            newer_release_lives: whether one that came after it did.
-            other_release_lives: whether any other did.
-            created: see ``_encode_created``; and so on.
+            at: when that state was read.
+            generation: the number of changes of definitions then; ``None``: it is not compared.
+            release: if given, the same releases must be alive as then.
+            newer_release_lives: whether a later release was alive.
+            other_release_lives: whether any other release was alive.
+            created: new jobs, see ``_encode_created``; and so on.
             changed: existing jobs with a new definition.
-            retired: jobs that end.
-            moved: jobs whose next due time other zone rules move.
+            retired: jobs to retire.
+            moved: jobs whose next due time changes with the zone rules.
             entries: for the trail.
 
         Raises:
@@ -251,15 +253,15 @@ class DefiningVerbs(Handle):
     # --- looking ------------------------------------------------------------------------------------------------------
 
     def _look_at(self, release: str, names: Sequence[str], digests: Mapping[str, str] = _NO_DIGESTS) -> Look | None:
-        """Look at what stands under some names; ``None`` if definitions changed while looking.
+        """Read the jobs with some names; ``None`` if definitions changed meanwhile.
 
-        Definitions themselves are read where another one stands than that of ``digests``.
+        A definition itself is read only if its digest is not that of ``digests``.
         """
         look: Look | None = None
         for start in range(0, max(len(names), 1), MOST_JOBS_READ):
-            some = names[start : start + MOST_JOBS_READ]
+            page = names[start : start + MOST_JOBS_READ]
             now, generation, release_known, lives, rows, code_job_count = self._read_script(
-                "look_at_definitions", release, some, [digests.get(name, False) for name in some]
+                "look_at_definitions", release, page, [digests.get(name, False) for name in page]
             )
             if look is None:
                 newer_release_lives, other_release_lives = lives
@@ -273,15 +275,15 @@ class DefiningVerbs(Handle):
                 )
             elif look.generation != generation:
                 return None
-            look.stored |= {name: _stored_job(name, row, look.at) for name, row in zip(some, rows, strict=True) if row}
+            look.stored |= {name: _stored_job(name, row, look.at) for name, row in zip(page, rows, strict=True) if row}
         return look
 
     def _list_gone(
         self, look: Look, complete: Sequence[str], release: str, *, all_seen: bool
     ) -> list[StoredJob] | None:
-        """Return living jobs of code that are not declared, as many as go in one step; ``None``: look again."""
+        """Return jobs of code that are neither retired nor declared, as many as a step takes; ``None``: look again."""
         if all_seen and look.code_job_count == sum(
-            one.source == "code" and not one.retired for one in look.stored.values()
+            job.source == "code" and not job.retired for job in look.stored.values()
         ):
             return []
         names = set(complete)
@@ -290,7 +292,7 @@ class DefiningVerbs(Handle):
         if other is None or other.generation != look.generation:
             return None
         look.stored |= other.stored
-        return sorted(other.stored.values(), key=lambda one: one.number)
+        return sorted(other.stored.values(), key=lambda job: job.number)
 
 
 def _busy_error(what: str) -> StoreBusy:
@@ -298,11 +300,16 @@ def _busy_error(what: str) -> StoreBusy:
 
 
 def _encode_rewind(rewind: Rewind) -> list[Any]:
-    """Return the step as the script takes it; see ``verbs/rewind.lua``."""
+    """Return the script's arguments; see ``verbs/rewind.lua``."""
     eras = holding_eras(rewind.eras, rewind.watermark)
     cut = [
-        [f"{one.id:014d}", to_micros_text(one.range.last), to_micros_text(one.decided_at), write_range(one.range)]
-        for one in rewind.cut
+        [
+            f"{change.id:014d}",
+            to_micros_text(change.range.last),
+            to_micros_text(change.decided_at),
+            write_range(change.range),
+        ]
+        for change in rewind.cut
     ]
     return [
         rewind.job, str(rewind.revision), to_micros_text(rewind.watermark_seen), to_micros_text(rewind.watermark),
@@ -352,48 +359,48 @@ def _is_instant(text: Any) -> bool:
 
 def _compare_definitions(look: Look, declared: Sequence[Declared], gone: Sequence[StoredJob]) -> dict[str, list[str]]:
     did: dict[str, list[str]] = {each.name: [] for each in dataclasses.fields(DefineResult)}
-    for one in declared:
-        name = one.spec.name
-        if look.is_same(name, one.digest):
+    for definition in declared:
+        name = definition.spec.name
+        if look.is_same(name, definition.digest):
             did["unchanged"].append(name)
-        elif look.newer_release_lives and one.spec.source == "code":
+        elif look.newer_release_lives and definition.spec.source == "code":
             did["superseded"].append(name)
         else:
             did["changed" if name in look.stored else "created"].append(name)
-    did["kept" if look.other_release_lives else "retired"] += [one.name for one in gone]
+    did["kept" if look.other_release_lives else "retired"] += [definition.name for definition in gone]
     return did
 
 
 # --- what is written --------------------------------------------------------------------------------------------------
 
 
-def _encode_created(one: Declared, at: datetime) -> list[Any]:
-    """Return a new job: its name, fields, first era and next due time."""
+def _encode_created(definition: Declared, at: datetime) -> list[Any]:
+    """Return a new job's name, fields, first era and next due time."""
     watermark = at
-    trigger = one.spec.trigger
+    trigger = definition.spec.trigger
     if trigger is not None and trigger.next_after(at) is None:
         last = trigger.latest_until(at, at - _LONG_AGO)
         if last is not None:
-            # All of its times are past. The last one is still owed a verdict, and a plan begins after the watermark.
+            # All of its times are past. The last time still needs a verdict, and a plan begins after the watermark.
             watermark = last - _MICROSECOND
-    era = Era(watermark, trigger, 1, one.spec.after)
-    fields = _encode_fields(one, 1, watermark, (era,))
-    return [one.spec.name, list(fields), _era_text(era), to_micros_text(next_nominal((era,), watermark))]
+    era = Era(watermark, trigger, 1, definition.spec.after)
+    fields = _encode_fields(definition, 1, watermark, (era,))
+    return [definition.spec.name, list(fields), _era_text(era), to_micros_text(next_nominal((era,), watermark))]
 
 
-def _encode_changed(one: Declared, stored: StoredJob, at: datetime) -> list[Any]:
-    """Return a changed job: what was seen of it, then as for a new one."""
+def _encode_changed(definition: Declared, stored: StoredJob, at: datetime) -> list[Any]:
+    """Return a changed job: the values read, then the same as for a new job."""
     watermark = max(stored.watermark, at) if stored.retired else stored.watermark
     revision = stored.next_revision
-    era = Era(stored.era_start(at, watermark), one.spec.trigger, revision, one.spec.after)
+    era = Era(stored.era_start(at, watermark), definition.spec.trigger, revision, definition.spec.after)
     eras = stored.eras_and(era, watermark)
-    fields = _encode_fields(one, revision, watermark, eras)
+    fields = _encode_fields(definition, revision, watermark, eras)
     return [*_encode_seen(stored), list(fields), _era_text(era), to_micros_text(next_nominal(eras, watermark))]
 
 
-def _encode_moved(one: Declared, stored: StoredJob) -> list[Any] | None:
-    """Return an unchanged job that zone rules move: what was seen of it, and its next due time; ``None``: it stays."""
-    trigger = one.spec.trigger
+def _encode_moved(definition: Declared, stored: StoredJob) -> list[Any] | None:
+    """Return the values read of an unchanged job and its due time under the zone rules; ``None``: it is the same."""
+    trigger = definition.spec.trigger
     if trigger is None or not trigger.zones or not _is_instant(stored.stored_watermark):
         return None
     was = None if stored.next_due is None else from_micros(int(stored.next_due))
@@ -402,11 +409,11 @@ def _encode_moved(one: Declared, stored: StoredJob) -> list[Any] | None:
 
 
 def _encode_retired(stored: StoredJob, at: datetime, retire_after: timedelta) -> list[Any]:
-    """Return a job that ends: what was seen of it, its fields and last era, and what was not decided before."""
+    """Return a job to retire: the values read, its fields and last era, and its undecided times."""
     if stored.retired:
         return _encode_seen(stored)
     until = to_micros_text(at + retire_after) if retire_after > NO_DELAY else None
-    # Where the clock was set back, the last era begins later: what the one before it still has until then is owed too.
+    # After a clock was set back, the last era begins later: the times of the era before it until then count, too.
     undecided = undecided_until(stored.eras, stored.watermark, stored.era_start(at))
     watermark = stored.watermark if undecided is None else undecided.last
     revision = stored.next_revision
@@ -422,18 +429,18 @@ def _encode_seen(stored: StoredJob) -> list[Any]:
     return [stored.number, stored.revision, stored.stored_watermark, stored.name]
 
 
-def _encode_fields(one: Declared, revision: int, watermark: datetime, eras: tuple[Era, ...]) -> Iterator[str]:
-    """Give the fields of a revision and their values, in turns."""
-    spec, policies = one.spec, one.spec.policies
+def _encode_fields(definition: Declared, revision: int, watermark: datetime, eras: tuple[Era, ...]) -> Iterator[str]:
+    """Yield the fields of a revision and their values, alternately."""
+    spec, policies = definition.spec, definition.spec.policies
     fields = {
         "name": spec.name,
         "function": spec.function,
         "source": spec.source,
-        "digest": one.digest,
+        "digest": definition.digest,
         "spec": write_json(spec.to_json()),
         "args": dumps(list(spec.args)),
         "kwargs": dumps(spec.kwargs),
-        "payload": one.payload,
+        "payload": definition.payload,
         "revision": revision,
         "overlap": policies.overlap,
         "concurrency": policies.concurrency,

@@ -1,4 +1,4 @@
-"""Whether a server may be trusted with a store: its version, its role, what it evicts, what it saves."""
+"""Check whether a server is fit for a store: its version, its role, its eviction policy, its persistence."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _log = Logger("cronsensus.stores")
 OLDEST = (6, 2)
 KEEPS_ALL = "noeviction"
 LOOKED_AT_EVERY = 600.0
-"""Seconds between two looks of a node at its server's policy; an idle node asks for little else."""
+"""Seconds between a node's checks of its server's eviction policy."""
 _UNKNOWN = "cannot be checked (the server does not allow CONFIG GET)"
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What a server says of itself. ``None``: it does not say.
+    """A server's report about itself. ``None``: it does not report the value.
 
     Attributes:
-        policy: what it does when its memory is full.
+        policy: its eviction policy when its memory is full.
         save: when it writes snapshots; empty: never.
         fsync: how often its log of writes is synced.
     """
@@ -44,7 +44,7 @@ class Health:
 
     @property
     def persistence(self) -> str:
-        """What survives a restart, in words."""
+        """Its persistence across a restart, in words."""
         if self.append_only:
             return f"append-only file, synced {self.fsync or 'at an interval that ' + _UNKNOWN}"
         if self.save is None:
@@ -53,7 +53,7 @@ class Health:
 
     @property
     def warnings(self) -> list[str]:
-        """What is not refused, but ought to be known."""
+        """Problems that are not refused, but worth knowing."""
         found = []
         if not self.append_only and self.save == "":
             found.append(
@@ -72,17 +72,17 @@ class Health:
 
 
 class EvictionWatch:
-    """Says in the log of a node that works when its server begins to throw keys away: no verb would notice."""
+    """Logs on a running node when its server begins to evict keys, which no verb would notice."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
-        """Take it that the server was looked at just now, by ``check``."""
+        """Start as if ``check`` had just checked the server."""
         self._client = client
         self._clock = clock
         self._looked_at = clock.monotonic()
         self._policy = KEEPS_ALL
 
     def check_policy(self) -> None:
-        """Ask for the policy, if that was long ago; a server that does not answer now is no matter of this."""
+        """Read the policy, if that was long ago; a server that does not answer is ignored here."""
         if self._clock.monotonic() - self._looked_at < LOOKED_AT_EVERY:
             return
         self._looked_at = self._clock.monotonic()
@@ -101,7 +101,7 @@ class EvictionWatch:
 
 
 def read_server_health(client: Client) -> Health:
-    """Ask the server."""
+    """Read the server's health."""
     info = _read_info(client)
     version = info.get("valkey_version") or info.get("redis_version") or "0"
     return Health(
@@ -120,13 +120,13 @@ def read_server_health(client: Client) -> Health:
 
 
 def require_sound(health: Health, where: str) -> None:
-    """Raise unless a store may live on such a server.
+    """Raise unless a store may use such a server.
 
     Raises:
-        StoreRefused: it is too old, or would throw away what it was told.
+        StoreRefused: it is too old, or would evict keys.
         StoreReadOnly: it is a replica.
     """
-    # Valkey began at 7.2 and tells the version of Redis that it is compatible with; any is new enough.
+    # Valkey began at 7.2, and reports the compatible version of Redis; any is new enough.
     if health.product == "redis" and _version_numbers(health.version) < OLDEST:
         raise StoreRefused(f"{where} runs Redis {health.version}; 6.2 is the least. Upgrade the server, or use Valkey")
     if health.role != "master":
@@ -153,7 +153,7 @@ def _read_info(client: Client, *sections: str) -> dict[str, str]:
 
 
 def _read_setting(client: Client, name: str) -> str | None:
-    """Return a setting; ``None`` where managed servers keep it to themselves."""
+    """Return a setting; ``None`` if a managed server hides it."""
     try:
         answer: Any = client.run_command("CONFIG", "GET", name)
     except StoreError:

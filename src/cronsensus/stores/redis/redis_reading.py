@@ -1,4 +1,4 @@
-"""Reads: everything that only looks, bounded, by keyset."""
+"""The verbs that only read, bounded, in pages by key."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ RUNS_AT_ONCE = 200
 
 
 class Reads(Handle):
-    """What only looks."""
+    """The verbs that only read."""
 
     def _job(self, name: str) -> JobView | None:
         """Return one job."""
@@ -54,16 +54,16 @@ class Reads(Handle):
         """Return jobs by name, in the order of code points."""
 
         def fetch(after: str, size: int) -> list[tuple[str, Any]]:
-            found = self._read_script("jobs", after, size, retired)
-            return sorted((tuple(one) for one in found), key=lambda one: one[0])[:size]
+            rows = self._read_script("jobs", after, size, retired)
+            return sorted((tuple(row) for row in rows), key=lambda row: row[0])[:size]
 
         return self._unreadable.read_page(
             limit,
             after,
             fetch,
-            lambda one: job_view(self._keyspace, one[1]),
-            lambda one: f"job {one[0]!r}",
-            position=lambda one: one[0],
+            lambda row: job_view(self._keyspace, row[1]),
+            lambda row: f"job {row[0]!r}",
+            position=lambda row: row[0],
         )
 
     def _edges(self, after: str, limit: int) -> list[JobSpec]:
@@ -83,8 +83,8 @@ class Reads(Handle):
         pauses = [read_one(text, read_stretch, f"a pause of job {job!r}") for text in over]
         if paused_at is not False:
             pauses.append(Stretch(from_micros(int(paused_at)), None))
-        known = [read_one(text, lambda text: read_era(loads(text)), f"an era of job {job!r}") for text in eras]
-        return JobHistory(tuple(known), tuple(pauses))
+        eras_read = [read_one(text, lambda text: read_era(loads(text)), f"an era of job {job!r}") for text in eras]
+        return JobHistory(tuple(eras_read), tuple(pauses))
 
     def _occurrence(self, number: int) -> Occurrence | None:
         """Return one occurrence."""
@@ -94,7 +94,7 @@ class Reads(Handle):
     def _occurrences(
         self, where: OccurrenceFilter, after: int | None, limit: int, *, newest_first: bool
     ) -> list[Occurrence]:
-        """Return occurrences by id; a filter that matches little is asked again from where the last look stopped."""
+        """Return occurrences by id; if a filter matches few, the script is called again from where it stopped."""
         conditions = [
             where.job,
             [state.value for state in where.states] or None,
@@ -121,12 +121,12 @@ class Reads(Handle):
         return found
 
     def _runs(self, numbers: Sequence[int]) -> list[RunView]:
-        """Return the attempts of several occurrences, some hundred a step."""
+        """Return the attempts of several occurrences, some hundred per script."""
         views: list[RunView] = []
         for start in range(0, len(numbers), RUNS_AT_ONCE):
-            some = numbers[start : start + RUNS_AT_ONCE]
-            found = self._read_script("runs", [occurrence_id(number) for number in some])
-            for number, row in zip(some, found, strict=True):
+            page = numbers[start : start + RUNS_AT_ONCE]
+            found = self._read_script("runs", [occurrence_id(number) for number in page])
+            for number, row in zip(page, found, strict=True):
                 views += [] if row is False else self._read_attempts(number, row)
         return views
 
@@ -141,7 +141,9 @@ class Reads(Handle):
         after = max(after, 0)
         texts = self._read_script("logs", occurrence_id(occurrence), after, limit)
         return self._unreadable.keep_readable(
-            enumerate(texts, after + 1), lambda one: log_line(*one), lambda one: f"line {one[0]} of run {occurrence}"
+            enumerate(texts, after + 1),
+            lambda entry: log_line(*entry),
+            lambda entry: f"line {entry[0]} of run {occurrence}",
         )
 
     def _ranges(
@@ -169,22 +171,22 @@ class Reads(Handle):
         return Counts(jobs=jobs, paused=paused, pending=pending, running=running, sessions=sessions, limit=limit)
 
     def _pending_of(self, jobs: Sequence[str]) -> dict[str, int]:
-        """Return how many occurrences of each job are pending; their lines are counted by the server."""
+        """Return how many occurrences of each job are pending; the server counts them."""
         found: dict[str, int] = {}
         for start in range(0, len(jobs), _JOBS_AT_ONCE):
-            some = list(jobs[start : start + _JOBS_AT_ONCE])
+            page = list(jobs[start : start + _JOBS_AT_ONCE])
             found |= {
-                name: count for name, count in zip(some, self._read_script("pending_of", some), strict=True) if count
+                name: count for name, count in zip(page, self._read_script("pending_of", page), strict=True) if count
             }
         return found
 
     def _children(self, numbers: Sequence[int], limit: int) -> dict[int, Children]:
-        """Return where batches stand; their items are counted by the server."""
+        """Return the state of batches; the server counts their items."""
         rows = self._read_script("children", [occurrence_id(number) for number in numbers])
         return {number: read_children(row, limit) for number, row in zip(numbers, rows, strict=True)}
 
     def _parked(self, after: int, limit: int) -> list[Sleeper]:
-        """Return what is parked; asked again from where the last look stopped."""
+        """Return parked occurrences; the script is called again from where it stopped."""
         found: list[Sleeper] = []
         position: Any = f"{max(after, 0):014d}"
         while position is not False and len(found) < limit:
@@ -197,7 +199,7 @@ class Reads(Handle):
         return found
 
     def _ended_badly(self, since: datetime, after: int, limit: int) -> list[Occurrence]:
-        """Return what did not end well since a moment, by time."""
+        """Return occurrences that did not end well since a moment, by time."""
         rows, names = self._read_script("ended_badly", str(to_micros(since)), f"{max(after, 0):014d}", limit)
         known = dict(names)
         return self._unreadable.keep_readable(
@@ -214,12 +216,12 @@ class Reads(Handle):
         )
 
     def _last_of(self, jobs: Sequence[str], limit: int) -> dict[str, Past]:
-        """Return the ends of the ledgers of jobs, some hundred rows a step."""
+        """Return the ends of the ledgers of jobs, some hundred rows per script."""
         found: dict[str, Past] = {}
         at_once = max(1, _GLANCES_AT_ONCE // max(1, limit))
         for start in range(0, len(jobs), at_once):
-            some = list(jobs[start : start + at_once])
-            for name, row in zip(some, self._read_script("last_of", some, limit, LOOKED_THROUGH), strict=True):
+            page = list(jobs[start : start + at_once])
+            for name, row in zip(page, self._read_script("last_of", page, limit, LOOKED_THROUGH), strict=True):
                 if row is not False:
                     found[name] = Past(tuple(self._read_glances(row[0], name)), tuple(self._last_ranges(name, row[1])))
         return found
@@ -230,7 +232,7 @@ class Reads(Handle):
         )
 
     def _ran_since(self, since: datetime, limit: int) -> list[Glance]:
-        """Return what runs, and what ended since, in steps that keep nobody waiting."""
+        """Return what is running, and what ended since, in short scripts that delay nobody."""
         found: dict[int, Glance] = {}
         position = None
         for _ in range(LOOKED_THROUGH // _GLANCES_AT_ONCE):
@@ -239,21 +241,21 @@ class Reads(Handle):
             )
             known = dict(names)
             for row in rows:
-                found |= {one.id: one for one in self._read_glances([row], known[row[0]])}
+                found |= {glance.id: glance for glance in self._read_glances([row], known[row[0]])}
             if position is False or len(found) >= 2 * limit:
                 break
-        return sorted(found.values(), key=lambda one: -one.id)[:limit]
+        return sorted(found.values(), key=lambda glance: -glance.id)[:limit]
 
     def _read_glances(self, rows: Sequence[Any], job: str) -> list[Glance]:
         return self._unreadable.keep_readable(rows, lambda row: read_glance(row, job), lambda row: f"run {row[11]}")
 
     def _identity(self) -> Identity | None:
-        """Return which store this is; there is none before its first session."""
+        """Return the identity of this store; it has none before its first session."""
         found, born = self._read_script("identity")
         return None if found is False else Identity(found, read_instant(born))
 
     def _note_in_trail(self, act: Loss | Prune, by: str) -> None:
-        """Write into the trail what is about the store."""
+        """Write an entry about the store into the trail."""
         self._write_script(
             "note_in_trail", [clean(by), act.action, "", clean(act.why), dumps(act.details, what="details")]
         )

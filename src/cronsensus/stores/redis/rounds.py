@@ -58,35 +58,35 @@ _CLOCK = SystemClock()
 MOST_SESSIONS_SHOWN = 64
 _VERDICTS = {word.value: [state.value, reason.value] for word, (state, reason) in VERDICTS.items()}
 LEFT_OUT_FOR = 60.0
-"""Seconds for which a handle leaves jobs aside whose definition it cannot read."""
+"""Seconds for which a handle skips jobs whose definition it cannot read."""
 
 
 class RoundVerbs(Handle):
-    """What a node's crank does."""
+    """The verbs of a node's round."""
 
     starts_as_it_fires: ClassVar[bool] = True
-    """Whether the usual plans are fired and started in one pass (``fire_and_start``). A subclass that says ``False``
-    fires all of them first and then claims, and every verb answers the same."""
+    """Whether the usual plans are fired and started in one pass (``fire_and_start``). A subclass with ``False`` fires
+    all of them first and then claims; the answers of every verb are the same."""
     _own_session: str
 
     def _prepare_rounds(self) -> None:
-        """Prepare what looks and claims remember: functions, and definitions that cannot be read."""
+        """Initialise the memory of looks and claims: functions, and definitions that cannot be read."""
         self._functions: tuple[tuple[str, ...], str, frozenset[str]] = ((), "", frozenset())
         self._left_out: dict[str, bool] = {}
         self._left_out_at = 0.0
         self._observer = PresenceObserver()
         self._guests: tuple[str, frozenset[str]] = ("", frozenset())
-        """What a look said of the sessions opened by then, and which of those that lived then take no turns."""
+        """The number of sessions opened at the last look, and which of the live ones are no nodes."""
 
     # --- look ---------------------------------------------------------------------------------------------------------
 
     def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
-        """Look, along the indexes; jobs that are not due are not touched."""
+        """Look, by the indexes; jobs that are not due cost nothing."""
         through: list[socket.socket] = []
-        told, known_guests = self._guests
+        opened_before, known_guests = self._guests
         answer = self._read_script(
             "look", limit, newest_of(limit), *(partition or (0, 1)), to_length(ahead), self._own_session,
-            self._observer.known, told, tell=through.append,
+            self._observer.known, opened_before, tell=through.append,
         )  # fmt: skip
         now, jobs, more, next_job, backlog, next_pending, holders, turning, guests, opened, signs, parked = answer
         if guests is not False:
@@ -100,13 +100,13 @@ class RoundVerbs(Handle):
             backlog=backlog,
             next_pending=read_instant(next_pending),
             holders=tuple(session_views(self._unreadable, holders)),
-            sessions=tuple(sorted(one for one in turning if one not in known_guests)[:MOST_SESSIONS_SHOWN]),
+            sessions=tuple(sorted(session for session in turning if session not in known_guests)[:MOST_SESSIONS_SHOWN]),
             absent=self._observer.note_signs(through[-1], opened, or_none(signs)),
             parked=parked,
         )
 
     def _read_states(self, rows: Sequence[Row]) -> list[JobState]:
-        """Return the states of jobs. One that cannot be read is left out and named, so that the others still fire."""
+        """Return the states of jobs. An unreadable job is left out and logged, so that the others still fire."""
         return self._unreadable.keep_readable(
             rows,
             lambda row: job_state(self._keyspace, row),
@@ -116,11 +116,11 @@ class RoundVerbs(Handle):
     # --- step ---------------------------------------------------------------------------------------------------------
 
     def _step(self, session: str, step: Step) -> Done:
-        """Do all of it in one script."""
+        """Carry out the step in a single script."""
         front = (
             self._encode_notes(step.notes),
             self._encode_ends(step.ends),
-            [[*self._encode_claim(one.claim), *self._encode_cut(one.cut)] for one in step.give_back],
+            [[*self._encode_claim(release.claim), *self._encode_cut(release.cut)] for release in step.give_back],
             self._encode_plans(step.plans, step.want),
             to_length(step.want.ahead) if step.want else 0,
             step.want.reserve if step.want else 0,
@@ -150,12 +150,18 @@ class RoundVerbs(Handle):
     def _acquire(
         self, session: str, asks: Sequence[Ask | AskNamed], lease: timedelta
     ) -> list[tuple[Claim | NotWon, ...]]:
-        """Win occurrences, and give nominal times that are not run their verdicts; all in one script."""
+        """Claim occurrences, and give nominal times that are not run their verdicts; all in a single script."""
         self._client.require_replicas()
-        told = [_written_ask(ask) for ask in asks]
+        encoded_asks = [_written_ask(ask) for ask in asks]
         try:
             answers, *taken = self._decide_script(
-                "acquire", session, to_length(lease), to_length(MOST_IN_FUTURE), told, _VERDICTS, to_length(MOST_EARLY)
+                "acquire",
+                session,
+                to_length(lease),
+                to_length(MOST_IN_FUTURE),
+                encoded_asks,
+                _VERDICTS,
+                to_length(MOST_EARLY),
             )
         except Refusal as refused:
             far = max((time, ask.job) for ask in asks for time in ask.times)
@@ -163,8 +169,8 @@ class RoundVerbs(Handle):
         except TooFewReplicas as short:
             self._encode_releases(unpack_answer(short.answer)[1][-2])
             raise
-        # One whose definition or arguments cannot be read was given back.
-        won = {occurrence_id(one.id): one for one in self._read_claims(session, taken)}
+        # A claim whose definition or arguments cannot be read was released.
+        won = {occurrence_id(claim.id): claim for claim in self._read_claims(session, taken)}
         started = iter([row[0] for row in taken[1]])
         return [
             tuple(NotWon(word) if word else won.get(next(started), NotWon.LOST) for word in answer)
@@ -172,15 +178,22 @@ class RoundVerbs(Handle):
         ]
 
     def _take_step(self, front: tuple[Any, ...], session: str, want: Want) -> Row:
-        """Take a step that claims; tell it the session's functions if it asks for them."""
+        """Carry out a step that claims; send the session's functions if the script asks for them."""
         self._client.require_replicas()
         if self._left_out and _CLOCK.monotonic() - self._left_out_at > LEFT_OUT_FOR:
             self._left_out = {}
         names, digest, _ = self._known_functions(want.functions)
-        for told in (None, names):
+        for sent_names in (None, names):
             try:
                 answer = self._decide_script(
-                    "step", *front, session, max(want.limit, 0), digest, told, self._left_out, to_length(want.lease)
+                    "step",
+                    *front,
+                    session,
+                    max(want.limit, 0),
+                    digest,
+                    sent_names,
+                    self._left_out,
+                    to_length(want.lease),
                 )
             except TooFewReplicas as short:
                 if taken := unpack_answer(short.answer)[1]:
@@ -192,46 +205,46 @@ class RoundVerbs(Handle):
         raise StoreError(f"session {session} forgot its functions while it was told them; please report this")
 
     def _known_functions(self, functions: Collection[str]) -> tuple[tuple[str, ...], str, frozenset[str]]:
-        """Return names and what stands for them; they are the same with each claim, and may be thousands."""
-        known = self._functions
-        if known[0] != (names := tuple(functions)) or not known[1]:
+        """Return the functions with a digest that stands for them: they may be thousands, the same for each claim."""
+        cached = self._functions
+        if cached[0] != (names := tuple(functions)) or not cached[1]:
             text = "\n".join(sorted(names)).encode()
-            known = self._functions = names, hashlib.blake2b(text, digest_size=16).hexdigest(), frozenset(names)
-        return known
+            cached = self._functions = names, hashlib.blake2b(text, digest_size=16).hexdigest(), frozenset(names)
+        return cached
 
     def _read_claims(self, session: str, taken: Row, limit: int = sys.maxsize) -> list[Claim]:
-        """Return claims; behind the first ``limit`` they are reserved.
+        """Return claims; those after the first ``limit`` are reserved.
 
-        Those of a job whose definition cannot be read go back at once.
+        Claims of a job whose definition cannot be read are released at once.
         """
         now, rows, specs = taken
-        known: dict[str, JobSpec] = {}
+        specs_by_job: dict[str, JobSpec] = {}
         for job, text in specs:
             try:
-                known[job] = read_spec(text)
+                specs_by_job[job] = read_spec(text)
             except StoreCorrupt as error:
                 self._leave_out(job, f"work of job {job} waits, cannot be run, and the job", error)
         claimed_at = from_micros(int(now))
         claims, back = [], []
         for place, row in enumerate(rows):
             try:
-                claims.append(read_claim(row, known, session, claimed_at, reserved=place >= limit))
+                claims.append(read_claim(row, specs_by_job, session, claimed_at, reserved=place >= limit))
             except READING_RAISES as error:
                 back.append(row)
-                if row[1] in known:
+                if row[1] in specs_by_job:
                     self._leave_out(row[0], f"run {row[0]} waits, cannot be run, and", error)
         if back:
             self._encode_releases(back)
         return claims
 
     def _leave_out(self, number: str, what: str, error: Exception) -> None:
-        """Claim no more of a job, or not that occurrence, for a while."""
+        """Skip a job, or that occurrence, in claims for a while."""
         self._unreadable.log_unreadable(what, error)
         self._left_out |= {number: True}
         self._left_out_at = _CLOCK.monotonic()
 
     def _encode_releases(self, rows: Sequence[Row]) -> None:
-        """Give back what a script claimed that is not to be started. If that fails, it ends with the session."""
+        """Release claims that are not to be started. If that fails, they end with the session."""
         try:
             self._write_script(
                 "step", [], [], [[row[0], row[7], None, False, False] for row in rows], [], 0, 0, 1, False
@@ -256,13 +269,13 @@ class RoundVerbs(Handle):
                 plan.cancel_previous,
                 [
                     [
-                        to_micros_text(one.scheduled_for),
-                        scheduled_key(one.scheduled_for),
-                        to_micros_text(one.due_at),
-                        to_micros_text(one.expires_at),
-                        one.parked_on,
+                        to_micros_text(occurrence.scheduled_for),
+                        scheduled_key(occurrence.scheduled_for),
+                        to_micros_text(occurrence.due_at),
+                        to_micros_text(occurrence.expires_at),
+                        occurrence.parked_on,
                     ]
-                    for one in plan.occurrences
+                    for occurrence in plan.occurrences
                 ],
                 [[to_micros_text(verdict.last), write_range(verdict)] for verdict in plan.verdicts],
                 plan.definition,
@@ -276,54 +289,54 @@ class RoundVerbs(Handle):
     def _encode_ends(self, ends: Sequence[End]) -> list[list[Any]]:
         return [
             [
-                occurrence_id(one.id),
-                str(one.token),
-                one.session,
-                to_length(one.elapsed),
-                recorded_as(one.then) or False,
-                cleaned(one.then.reason),
-                write_error(one.error),
-                _encode_then(one.then),
+                occurrence_id(end.id),
+                str(end.token),
+                end.session,
+                to_length(end.elapsed),
+                recorded_as(end.then) or False,
+                cleaned(end.then.reason),
+                write_error(end.error),
+                _encode_then(end.then),
             ]
-            for one in ends
+            for end in ends
         ]
 
     def _read_settled(self, ends: Sequence[End], answers: Sequence[Row]) -> list[Settled]:
         return [
-            Settled(one.id, one.token, accepted=accepted, state=State(state) if state else None)
-            for one, (accepted, state) in zip(ends, answers, strict=True)
+            Settled(end.id, end.token, accepted=accepted, state=State(state) if state else None)
+            for end, (accepted, state) in zip(ends, answers, strict=True)
         ]
 
     def _encode_claim(self, claim: Claim) -> list[str]:
         return [occurrence_id(claim.id), str(claim.token), claim.session]
 
     def _encode_cut(self, cut: Cut | None) -> tuple[str | bool, bool]:
-        """Return the words for why a run was cut off, if it was, and whether that is a crash."""
+        """Return the reason for which a run was cut off, if it was, and whether that is a crash."""
         return False if cut is None else CUT_WORDS[cut], cut == "crashed"
 
     def _encode_notes(self, notes: Sequence[Note]) -> list[list[Any]]:
         return [
             [
-                occurrence_id(one.id),
-                str(one.token),
-                None if one.progress is None else " ".join(map(repr, map(float, one.progress))),
-                [write_line(LogLine(line.at, clean(line.level), clean(line.text))) for line in one.lines],
-                one.session,
-                None if one.ran is None else to_length(one.ran),
+                occurrence_id(note.id),
+                str(note.token),
+                None if note.progress is None else " ".join(map(repr, map(float, note.progress))),
+                [write_line(LogLine(line.at, clean(line.level), clean(line.text))) for line in note.lines],
+                note.session,
+                None if note.ran is None else to_length(note.ran),
             ]
-            for one in notes
+            for note in notes
         ]
 
 
 def _written_ask(ask: Ask | AskNamed) -> list[Any]:
-    """Return an ask, as ``acquire.lua`` takes it: without an intent, it names one occurrence."""
+    """Return an ask in the form of ``acquire.lua``: without an intent, it names a single occurrence."""
     if isinstance(ask, Ask):
         return [ask.job, ask.intent, [[to_micros_text(time), scheduled_key(time)] for time in ask.times]]
     return [ask.job, False, [[to_micros_text(ask.named.scheduled_for), ask.named.key]], ask.fingerprint]
 
 
 def _encode_then(then: Then) -> list[Any]:
-    """Return what follows, as ``reporting.lua`` takes it."""
+    """Return what follows from an end, in the form of ``reporting.lua``."""
     match then:
         case Final():
             return ["final", then.state.value, then.result]

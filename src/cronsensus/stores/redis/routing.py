@@ -1,8 +1,8 @@
-"""Where the keys of a namespace are, and connections to there.
+"""The server that has the keys of a namespace, and connections to it.
 
-All keys of a namespace lie in one hash slot, so at any time one server has them all: the one that the URL names, the
-master that the Sentinels name, or the server of a Cluster that has the slot. The driver's own retries are off: it would
-send a script again after a lost answer, and not every verb may be done twice. The caller of a verb repeats it.
+All keys of a namespace lie in a single hash slot, so at any time a single server has them all: the server in the URL,
+the master that the Sentinels name, or the server of a Cluster that has the slot. The driver's own retries are off: it
+would send a script again after a lost answer, and not every verb may be done twice. The caller of a verb repeats it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from cronsensus.stores.redis.redis_url import RedisUrl
 
 MOST_CONNECTIONS = 10_000
 _SILENT_FOR = 30
-"""Seconds of silence after which the kernel asks whether the other side is still there."""
+"""Seconds of silence after which the kernel probes the other side."""
 
 Address = tuple[str, int]
 
 
 class DriverConnection(Protocol):
-    """What is used of the driver's connections, whose own types are incomplete."""
+    """The methods used of the driver's connections, whose own types are incomplete."""
 
     _sock: socket.socket
 
@@ -42,7 +42,7 @@ class DriverConnection(Protocol):
 
 
 class Pool(Protocol):
-    """What is used of the driver's pools of connections. They see for themselves that none crosses a fork."""
+    """The methods used of the driver's connection pools, which handle forks themselves."""
 
     def get_connection(self) -> DriverConnection: ...  # noqa: D102
     def release(self, connection: DriverConnection) -> None: ...  # noqa: D102
@@ -50,10 +50,10 @@ class Pool(Protocol):
 
 
 class Route:
-    """The way to the one server that has the keys. Safe to share between threads, and across a fork."""
+    """The way to the server that has the keys. Safe to share between threads, and across a fork."""
 
     def __init__(self, url: RedisUrl) -> None:
-        """Find the way that ``url`` names; nothing is connected yet."""
+        """Prepare the way for ``url``; nothing is connected yet."""
         self._url = url
         self._pool: Pool | None = None
         self._lock = threading.Lock()
@@ -62,7 +62,7 @@ class Route:
         """Return the connections to the server that has the keys.
 
         Raises:
-            redis.exceptions.RedisError: no server says which one that is.
+            redis.exceptions.RedisError: no server names that server.
         """
         pool = self._pool
         if pool is None:
@@ -86,11 +86,11 @@ class Route:
         return cast("Pool", pool)
 
     def follow_move(self, address: Address) -> bool:  # noqa: ARG002 - only a Cluster has others
-        """Follow an answer that names another server; ``False``: that is not for this kind of URL."""
+        """Follow an answer that names another server; ``False``: not possible for this kind of URL."""
         return False
 
     def forget_place(self) -> None:
-        """Ask anew where the keys are before the next use: the server is gone, or no longer the master."""
+        """Find the server anew before the next use: it is gone, or no longer the master."""
 
     def close(self) -> None:
         """Close all connections; those in use fail."""
@@ -101,7 +101,7 @@ class Route:
 
 
 class SentinelRoute(Route):
-    """The master that the Sentinels name. The driver asks them before each new connection."""
+    """The master that the Sentinels name. The driver reads it from them before each new connection."""
 
     def _make_pool(self) -> Pool:
         url = self._url
@@ -119,7 +119,7 @@ class SentinelRoute(Route):
         return cast("Pool", pool)
 
     def forget_place(self) -> None:
-        """Close the idle connections, so that the next use asks the Sentinels."""
+        """Close the idle connections, so that the next use reads from the Sentinels."""
         pool = self._pool
         if pool is not None:
             pool.disconnect(inuse_connections=False)
@@ -129,7 +129,7 @@ class ClusterRoute(Route):
     """The server of a Cluster that has the slot."""
 
     def __init__(self, url: RedisUrl, key: str) -> None:
-        """Find the way to ``key``."""
+        """Prepare the way to ``key``."""
         super().__init__(url)
         self._slot = key_slot(key.encode())
         self._others: tuple[Address, ...] = ()
@@ -151,7 +151,7 @@ class ClusterRoute(Route):
         raise problem
 
     def _ask_for_slot(self, address: Address) -> Address | None:
-        """Ask one server which server has the slot."""
+        """Read from a server which server has the slot."""
         host, port = address
         kind = Connection if self._url.tls is None else SSLConnection
         connection = cast("DriverConnection", kind(**connection_options(self._url), host=host, port=port))
@@ -163,7 +163,7 @@ class ClusterRoute(Route):
             connection.disconnect()
         master, others = None, []
         for first, last, *servers in ranges:
-            # A server without a name is reached as the one that was asked.
+            # A server without a name has the host of the server that answered.
             known = [((server[0] or b"").decode() or host, int(server[1])) for server in servers]
             others += known
             if first <= self._slot <= last:
@@ -172,7 +172,7 @@ class ClusterRoute(Route):
         return master
 
     def follow_move(self, address: Address) -> bool:
-        """Go where the answer says."""
+        """Use the server that the answer names."""
         pool = self._pool_of((address[0] or self._url.hosts[0][0], address[1]))
         with self._lock:
             old, self._pool = self._pool, pool
@@ -181,7 +181,7 @@ class ClusterRoute(Route):
         return True
 
     def forget_place(self) -> None:
-        """Ask the Cluster anew before the next use."""
+        """Find the server anew before the next use."""
         with self._lock:
             old, self._pool = self._pool, None
         if old is not None:
@@ -200,7 +200,7 @@ def route_to(url: RedisUrl, key: str) -> Route:
 
 
 def connection_options(url: RedisUrl) -> dict[str, Any]:
-    """Return what every connection is made with."""
+    """Return the options of every connection."""
     return {
         "db": url.database,
         "username": url.username,
@@ -218,7 +218,7 @@ def connection_options(url: RedisUrl) -> dict[str, Any]:
 
 
 def _keepalive_options() -> dict[int, int]:
-    """Return how soon the kernel notices, on a connection that only listens, that the other side is gone."""
+    """Return the kernel's options for noticing a dead peer on a connection that only listens."""
     wanted = {
         "TCP_KEEPIDLE": _SILENT_FOR,
         "TCP_KEEPINTVL": 10,

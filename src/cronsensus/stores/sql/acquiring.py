@@ -1,4 +1,4 @@
-"""The verb for hosts where another program keeps time: all that is asked for is decided in one transaction."""
+"""The verb ``acquire``, for hosts where another program keeps time: all asks are decided in a transaction."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from cronsensus.timing.instants import from_micros
 def acquire_occurrences(
     tx: Transaction, session: str, asks: Sequence[Ask | AskNamed], lease: timedelta
 ) -> list[tuple[Claim | NotWon, ...]]:
-    """Win occurrences, creating those that are not there; nominal times that are not run get their verdicts.
+    """Claim occurrences, creating those that do not exist; nominal times that are not run get their verdicts.
 
-    The first trip locks the jobs and what stands under the named keys; where times compete, a second one counts runs
-    and locks what stands at those times. The last one writes, locks the session, and ends the transaction.
+    The first trip locks the jobs and the occurrences of the named keys. If times compete, a second trip counts runs and
+    locks the occurrences of those times. The last one writes, locks the session, and ends the transaction.
 
-    Safe when two processes ask at the same instant: the jobs' rows are locked in the order of ids (or the transaction
-    has the one write lock), and only then are runs counted and occurrences read. So the second one counts what the
-    first has taken, and finds what it wrote. Every way of starting a run of a job with a limit locks the same row.
-    Below that lies the unique key of (job, key). What stands under a key is locked too, and the UPDATE takes it only
-    while it is pending.
+    Safe when two processes acquire at the same instant: the jobs' rows are locked in the order of ids (or the
+    transaction has the database's only write lock), and only then are runs counted and occurrences read. So the second
+    counts what the first has claimed, and finds what it wrote. Every way of starting a run of a job with a limit locks
+    the same row. Below that lies the unique key of (job, key). The occurrence of a key is locked too, and the UPDATE
+    claims it only while it is pending.
 
     Raises:
         LeaseLost: the session is not alive; nothing was written.
@@ -61,7 +61,7 @@ def acquire_occurrences(
 
 
 def write_contest(tx: Transaction, contest: Contest) -> None:
-    """Delete what was kept long enough, create what is new, and give verdicts."""
+    """Delete occurrences past their job's ``keep``, create new ones, and write verdicts."""
     if contest.over:
         delete_occurrences(tx, contest.over)
     insert_absent(tx, contest.new)
@@ -74,16 +74,16 @@ def write_contest(tx: Transaction, contest: Contest) -> None:
 
 
 def start_won(tx: Transaction, contest: Contest, session: str, node: str, lease: timedelta) -> list[Claim]:
-    """Make what was won running for ``session``, each under a new token, and commit; return the claims in order.
+    """Start the won occurrences for ``session``, each under a new token, and commit; return the claims in order.
 
-    Nothing is written unless the session lives; then its lease is set.
+    Nothing is written unless the session is alive; then its lease is set.
     """
     won = contest.won
     for job in {win.job for win in won}:
         tx.definitions.claimed.note_definition(job, job, definition_of(contest.jobs[job]))
     prolong_session(tx, session, lease)
     answers = _take_tokens(tx, won)
-    # The end of the attempt before may have been written since this transaction began.
+    # The end of the previous attempt may have been written since this transaction began.
     now, most = tx.by_now, len(won) - 1
     tx.send_rows(
         "start_asked",
@@ -105,9 +105,9 @@ def start_won(tx: Transaction, contest: Contest, session: str, node: str, lease:
 
 
 def _take_tokens(tx: Transaction, won: Sequence[Win]) -> list[Pending]:
-    """Take a token for each; return the questions for the last one and for the ids of what was created.
+    """Take a token for each; return the reads of the last token and of the ids of new occurrences.
 
-    Jobs in which the same keys were created share a question, as with one nominal time of fifty jobs.
+    Jobs in which the same keys were created share a read, as with a nominal time of fifty jobs.
     """
     created: dict[int, list[str]] = {}
     for win in won:
@@ -151,6 +151,6 @@ def _make_claim(win: Win, number: int, spec: JobSpec, token: int, *, session: st
 
 
 def refuse_pruned(job: str, horizon: int | None, scheduled_for: datetime) -> None:
-    """Raise if what is known of a nominal time may have been deleted."""
+    """Raise if the occurrence of a nominal time may have been pruned."""
     if is_pruned(horizon, scheduled_for) and horizon is not None:
         raise too_old(job, scheduled_for, from_micros(horizon))

@@ -1,14 +1,13 @@
-"""Which pending occurrences a node may claim: in order, within what policies allow.
+"""Select the pending occurrences that a node may claim: in order, within the policies.
 
 ::
 
     for each level (priority and class) that has work due, highest first:
         read due entries of the pending index, oldest first, a page at a time
         skip entries that this node cannot run, that wait their turn, or whose job is full; remember their jobs
-        further pages leave those jobs out in the index itself, so a long queue of one such job costs little
+        further pages leave those jobs out in the index itself, so a long queue of such a job costs little
 
-Where the oldest are wanted whatever their class, the levels of one priority are read side by side, and merged by due
-time.
+If classes are ignored, the levels of a priority are read side by side, and merged by due time.
 """
 
 from __future__ import annotations
@@ -38,28 +37,28 @@ ORIGINS = {origin.value: origin for origin in Origin}
 Payload = tuple[tuple[Any, ...], dict[str, Any], Mapping[str, str] | None]
 """Arguments by position and by name, and headers."""
 MOST_LEFT_OUT_JOBS = 200
-"""Most jobs that a page is asked to leave out; beyond, they are passed over here."""
+"""Most jobs that the statement of a page leaves out; further ones are skipped here."""
 
 _FIRST = -(2**63)
 
 
 @dataclass(slots=True)
 class Selection:
-    """The entries that one claim has selected so far, and what it has read about their jobs."""
+    """The entries that a claim has selected so far, and what it has read about their jobs."""
 
     functions: AbstractSet[str]
     limit: int
     ahead: int = 0
-    """How far after now an entry may be due, microseconds."""
+    """How long after now an entry may be due, in microseconds."""
     reserve: int = 0
-    """How many entries more than ``limit`` may be selected, of those that may wait on their node for a free slot."""
+    """How many more entries than ``limit`` may be selected, to wait on their node for a free slot."""
     oldest: bool = False
-    """Whether the class has no say, see ``model.claim_order``."""
+    """Whether classes are ignored, see ``model.claim_order``."""
     chosen: list[AnyRow] = field(default_factory=list)
     jobs: dict[int, AnyRow] = field(default_factory=dict)
     specs: dict[int, JobSpec] = field(default_factory=dict)
     runs_left: dict[int, int] = field(default_factory=dict)
-    """How many more runs of a job its ``concurrency`` allows, where it sets one."""
+    """How many more runs of a job its ``concurrency`` allows, if it sets one."""
     left_out: set[int] = field(default_factory=set)
     """Jobs at their ``concurrency``, and jobs that this node cannot run."""
     counting: bool = False
@@ -67,7 +66,7 @@ class Selection:
     payloads: dict[int, Payload] = field(default_factory=dict)
     """The arguments of the selected entries."""
     stopped: bool = False
-    """Whether the next entry cannot be reserved. Then no entry behind it is reserved, or it would be overtaken."""
+    """Whether the next entry cannot be reserved. Then no later entry is reserved, or it would be overtaken."""
     blocked: dict[int, int] = field(default_factory=dict)
     """Jobs with occurrences that wait their turn, and the id whose turn it is (0: one is running)."""
 
@@ -77,7 +76,7 @@ class Selection:
         return 0 if self.stopped else self.limit + self.reserve - len(self.chosen)
 
     def consider_entry(self, row: AnyRow) -> None:
-        """Select an entry, or note why not.
+        """Select an entry, or record why not.
 
         Raises:
             Exception: the entry cannot be read.
@@ -89,7 +88,7 @@ class Selection:
             return
         payload = read_claimed(row)
         if len(self.chosen) >= self.limit and not self._may_be_reserved(row):
-            # An entry that cannot run now anyway stops nothing.
+            # An entry that cannot run now anyway does not stop the others.
             self.stopped = not row.serial or (not row.busy and row.head == row.id)
             return
         self.payloads[row.id] = payload
@@ -121,7 +120,7 @@ def read_claimed(row: AnyRow) -> Payload:
     """Return arguments and headers of an entry, after checking every other column that its start needs.
 
     Raises:
-        Exception: one of them is not valid.
+        Exception: a value is not valid.
     """
     if not 0 <= row.attempt < LARGEST_COUNT:
         raise ValueError(f"attempt {row.attempt!r:.60}")
@@ -133,7 +132,7 @@ def read_claimed(row: AnyRow) -> Payload:
 
 
 def first_page(tx: Transaction, selection: Selection, level: int | None = None) -> Pending:
-    """Ask for the first entries at a level; ``None``: the highest level that has work due."""
+    """Read the first entries at a level; ``None``: the highest level that has work due."""
     if level is not None:
         return _ask_further(tx, selection, level, _first_size(selection))
     return tx.send(
@@ -155,7 +154,7 @@ def choose_entries(tx: Transaction, selection: Selection, page: Sequence[AnyRow]
     ``levels``: those that have work due, highest first.
     """
     first = page[0].level if page else levels[0] if levels else 0
-    # By their places: one that was damaged cannot be compared.
+    # By position: a damaged level cannot be compared.
     lower = [first, *levels[levels.index(first) + 1 :]] if first in levels else [first, *levels]
     size = _first_size(selection)
     for priority in _group_levels(lower) if selection.oldest else [[level] for level in lower]:
@@ -166,12 +165,12 @@ def choose_entries(tx: Transaction, selection: Selection, page: Sequence[AnyRow]
 
 
 def _group_levels(levels: Sequence[int]) -> list[list[int]]:
-    """Return the levels of each priority; one that was damaged stands alone."""
+    """Return the levels of each priority; a damaged level stands alone."""
     return [list(some) for _, some in groupby(levels, key=lambda one: priority_of(one) if type(one) is int else one)]
 
 
 def _age_of(row: AnyRow) -> tuple[int, int]:
-    """Return by what entries are merged; one whose due time was damaged is passed over wherever it stands."""
+    """Return the sort key for merging; an entry with a damaged due time is skipped at any position."""
     return (row.due_at if type(row.due_at) is int else _FIRST, row.id)
 
 
@@ -189,7 +188,7 @@ def _choose_from(tx: Transaction, selection: Selection, rows: Iterable[AnyRow]) 
 def _read_entries(
     tx: Transaction, selection: Selection, level: int, page: Sequence[AnyRow] | None, size: int
 ) -> Iterator[AnyRow]:
-    """Give the entries of one level, page by page; ``page``: the first, of at most ``size``, if it was read."""
+    """Yield the entries of a level, page by page; ``page``: the first, of at most ``size``, if it was read."""
     if page is None:
         page = first_page(tx, selection, level).rows
     while page:
@@ -204,7 +203,7 @@ def _read_entries(
 def _ask_further(
     tx: Transaction, selection: Selection, level: int, size: int, after: tuple[int, int] = (_FIRST, _FIRST)
 ) -> Pending:
-    """Ask for a page of one level without the jobs of which no entry can be claimed."""
+    """Read a page of a level, without the jobs of which no entry can be claimed."""
     return tx.send(
         "further_candidates",
         space=tx.namespace,
@@ -221,11 +220,11 @@ def _ask_further(
 
 
 def _learn_jobs(tx: Transaction, selection: Selection, page: Sequence[AnyRow]) -> None:
-    """Read the jobs of a page that were not met before, and count the free places of those with a limit.
+    """Read the jobs of a page that are new, and count the free places of those with a limit.
 
-    Safe when two nodes claim at the same instant: the jobs are locked before the runs are counted, so one counts what
+    Safe when two nodes claim at the same instant: the jobs are locked before the runs are counted, so each counts what
     the other has claimed. This is the only place where a claim waits for other claims, and only for those of the same
-    job. A claim that already holds such locks skips rows that are locked, or two claims could wait for each other.
+    job. A claim that already holds such locks skips locked rows, or two claims could wait for each other.
     """
     new = {row.job_id: row for row in page if row.job is not None and row.job_id not in selection.jobs}
     if not new:
@@ -249,7 +248,7 @@ def _learn_jobs(tx: Transaction, selection: Selection, page: Sequence[AnyRow]) -
 def count_runs_left(
     tx: Transaction, selection: Selection, limited: Mapping[int, int], running: Sequence[AnyRow]
 ) -> None:
-    """Work out how many more runs locked jobs may have: what live sessions run counts."""
+    """Compute how many more runs locked jobs may have: runs of live sessions count."""
     overdue = sorted({row.session for row in running if not row.alive})
     asked = {"space": tx.namespace, "boot": tx.epoch, "moment": tx.moment}
     dead = {row.id for one in tx.send_in("lock_overdue", "holders", overdue, **asked) for row in one.rows}
@@ -260,7 +259,7 @@ def count_runs_left(
 
 
 def _leave_out_unreadable(tx: Transaction, selection: Selection, able: Mapping[int, AnyRow]) -> None:
-    """Leave out the jobs whose definition cannot be read, and name them, so that the others still run."""
+    """Leave out the jobs whose definition cannot be read, and log them, so that the others still run."""
     for job, row in able.items():
         try:
             selection.specs.update(specs_of(tx, {job: row}))

@@ -1,4 +1,4 @@
-"""Which of the occurrences that are asked for are won, decided by what was read under the locks of their jobs."""
+"""Decide which asks of ``acquire`` are won, from rows that were read under the locks of their jobs."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Win:
     """An occurrence that is to be started.
 
     Attributes:
-        row: as it stands; ``None``: it is new.
-        fingerprint: what stands with it from now on.
-        by_name: the claim carries that.
+        row: the existing row; ``None``: it is new.
+        fingerprint: the fingerprint to store.
+        by_name: it was named by the caller, so the claim carries the fingerprint.
     """
 
     job: int
@@ -46,10 +46,10 @@ class Win:
 
 
 class Contest:
-    """What is known of the jobs and keys that were asked for, and what is decided of them."""
+    """The rows of the jobs and keys in the asks, and the decisions about them."""
 
     def __init__(self, tx: Transaction, asks: Sequence[Ask | AskNamed]) -> None:
-        """Ask for what stands under the named keys; the statement before locks the jobs."""
+        """Send the reads of the named keys; the statement before locks the jobs."""
         self._tx = tx
         self._asks = asks
         self._keys: dict[str, set[str]] = {}
@@ -63,19 +63,19 @@ class Contest:
         self._named = self._lock_named()
         self._named_eras = [tx.send("eras_from", space=tx.namespace, job=job, time=at) for job, at in first.items()]
         self.won: list[Win] = []
-        """What is to be started, in the order of the asks."""
+        """The occurrences to start, in the order of the asks."""
         self.new: list[New] = []
         self.over: list[int] = []
-        """Occurrences that were kept long enough and are to be deleted."""
+        """Occurrences past their job's ``keep``, to be deleted."""
         self.closed: dict[Key, NotWon] = {}
         """New occurrences that get a verdict."""
         self.passed: dict[int, int] = {}
-        """Where the watermarks of jobs are to move."""
+        """The new watermarks of jobs."""
         self.specs: dict[int, JobSpec] = {}
         self._payloads: dict[int, str | None] = {}
 
     def read_contest(self, jobs: dict[str, AnyRow], *, again: bool) -> None:
-        """Read what decides; ``jobs`` are locked, and not retired. ``again``: named rows may have changed meanwhile."""
+        """Read the rows; ``jobs`` are locked, and not retired. ``again``: named rows may have changed meanwhile."""
         self._by_name = jobs
         self.jobs = {row.id: row for row in jobs.values()}
         named = self._lock_named() if again else self._named
@@ -96,7 +96,7 @@ class Contest:
         ]
 
     def _read_timed(self, jobs: dict[int, AnyRow], asks: Iterable[Ask]) -> None:
-        """Count runs, and read what stands at the times that compete."""
+        """Count runs, and read the occurrences of the requested times."""
         tx, ids = self._tx, sorted(jobs)
         limited = {job: row.concurrency for job, row in jobs.items() if type(row.concurrency) is int}
         running = tx.send_in(
@@ -111,10 +111,11 @@ class Contest:
         self._found |= {(row.job_id, row.key): row for row in _rows_of(standing)}
         self._eras |= _by_job(eras)
 
-    # --- what is won --------------------------------------------------------------------------------------------------
+    # --- decisions
+    # -----------------------------------------------------------------------------------------------------
 
     def answer_ask(self, ask: Ask | AskNamed) -> tuple[NotWon | None, ...]:
-        """Decide an ask; ``None``: it is won, and stands last in ``won``."""
+        """Decide an ask; ``None``: it is won, and is the last in ``won``."""
         row = self._by_name.get(ask.job)
         if isinstance(ask, AskNamed):
             return (NotWon.UNKNOWN if row is None else self._decide_named(row, ask),)
@@ -181,10 +182,10 @@ class Contest:
         return refused
 
     def _read_spec(self, row: AnyRow) -> JobSpec | None:
-        """Return a definition; ``None``: it cannot be read, which is told, so that the other jobs still run.
+        """Return a definition; ``None``: it cannot be read, which is logged, so that the other jobs still run.
 
         Raises:
-            StoreCorrupt: the same, where nothing else is asked for by name.
+            StoreCorrupt: it cannot be read, and this is the only ask.
         """
         if row.id not in self.specs:
             try:
@@ -197,7 +198,7 @@ class Contest:
         return self.specs[row.id]
 
     def _read_payload(self, found: AnyRow) -> Payload | None:
-        """Return the arguments of what waits; ``None``: it cannot be read, as above."""
+        """Return the arguments of a pending occurrence; ``None``: they cannot be read, as in ``_read_spec``."""
         if self._is_alone:
             payload: Payload = read_one(found, read_claimed, f"run {found.id} of job {found.job_id}")
             return payload
@@ -209,16 +210,17 @@ class Contest:
 
     @property
     def _is_alone(self) -> bool:
-        """Whether one occurrence is asked for: a caller that named it is told why it is not to be had."""
+        """Whether a single occurrence is asked for by name: then its caller gets the error."""
         return len(self._asks) == 1 and isinstance(self._asks[0], AskNamed)
 
     def _is_kept_elsewhere(self, job: int, at: int) -> bool:
-        """Whether another program keeps the job's time then: no trigger ruled; before it was defined, as at first."""
+        """Whether another program named the job's times then: the era had no trigger (before the first: as in it)."""
         eras = self._eras.get(job, [])
         earlier = [era for era in eras if era.since < at]
         return bool(eras) and not (earlier or eras[:1])[-1].ruled
 
-    # --- what is to be written ----------------------------------------------------------------------------------------
+    # --- writing
+    # -------------------------------------------------------------------------------------------------------
 
     def _create_occurrence(
         self,
@@ -231,7 +233,7 @@ class Contest:
         refused: NotWon | None = None,
         fingerprint: str | None = None,
     ) -> None:
-        """Make an occurrence, which is won unless it is ``refused``."""
+        """Create an occurrence, which is won unless it is ``refused``."""
         tx, origin = self._tx, Origin.ENQUEUE if at is None else Origin.SCHEDULE
         if row.id not in self._payloads:
             self._payloads[row.id] = write_payload(spec.args, spec.kwargs, what="arguments")
@@ -258,13 +260,13 @@ class Contest:
 
     def _note_win(self, win: Win) -> None:
         self.won.append(win)
-        self._found[win.job, win.key] = NotWon.LOST  # for those who ask for it again
+        self._found[win.job, win.key] = NotWon.LOST  # for later asks of the same occurrence
         if win.job in self._runs_left:
             self._runs_left[win.job] -= 1
 
 
 def is_pruned(horizon: int | None, scheduled_for: datetime) -> bool:
-    """Whether what is known of a nominal time may have been deleted."""
+    """Whether the occurrence of a nominal time may have been pruned."""
     return horizon is not None and to_micros(scheduled_for) <= horizon
 
 

@@ -1,4 +1,4 @@
-"""The verb that defines jobs: new ones, new revisions, and those that are not declared any more."""
+"""The verb that defines jobs: new jobs, new revisions, and jobs that are not declared any more."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from cronsensus.timing.instants import from_micros, to_micros
 
 _MICROSECOND = timedelta(microseconds=1)
 BATCH_SIZE = 1000
-"""Most jobs that one statement reads and locks."""
+"""Most jobs that a statement reads and locks."""
 _LONG_AGO = timedelta(days=366 * 200)
 
 
@@ -43,7 +43,7 @@ class Move(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """What takes long and needs no lock.
+    """The slow part of a definition, which needs no lock.
 
     ``first`` is the first nominal time after a moment just before the lock is taken.
     """
@@ -56,7 +56,7 @@ class Prepared(NamedTuple):
 
 @dataclass(slots=True)
 class Declared:
-    """What a ``define_jobs`` says, with what was worked out before the write lock is taken."""
+    """The arguments of ``define_jobs``, with values computed before the write lock is taken."""
 
     specs: Mapping[str, JobSpec]
     digests: Mapping[str, str]
@@ -72,7 +72,7 @@ class Declared:
 def check_definitions(
     specs: Sequence[JobSpec], *, release: str, complete: bool, by: str, retire_after: timedelta
 ) -> Declared:
-    """Check definitions, before anything is begun.
+    """Check definitions, before anything is written.
 
     Raises:
         InvalidPayload: arguments are not JSON, or too large.
@@ -85,7 +85,7 @@ def check_definitions(
 
 
 def answer_if_unchanged(tx: Transaction, declared: Declared) -> DefineResult | None:
-    """Return the answer if there is nothing to write; else ``None``, with what differs and what moves noted.
+    """Return the answer if there is nothing to write; else ``None``, with the differences recorded in ``declared``.
 
     It ends the transaction.
     """
@@ -106,7 +106,7 @@ def answer_if_unchanged(tx: Transaction, declared: Declared) -> DefineResult | N
 
 
 def _moved_due_time(spec: JobSpec, row: AnyRow) -> Move | None:
-    """Return what an unchanged job's next due time becomes; ``None``: it stays, or the row cannot be read."""
+    """Return an unchanged job's new due time under the zone rules; ``None``: the same, or an unreadable row."""
     if spec.trigger is None or not spec.trigger.zones or not (is_sound(row.defined_at) and is_sound(row.watermark)):
         return None
     stored = from_micros(row.next_due) if is_sound(row.next_due) else None
@@ -115,7 +115,7 @@ def _moved_due_time(spec: JobSpec, row: AnyRow) -> Move | None:
 
 
 def _keep_definitions(tx: Transaction, declared: Declared, stored: Mapping[str, AnyRow]) -> None:
-    """Keep the definitions that stand in the store, so that a node claims the first run of a job like any later one."""
+    """Cache the stored definitions, so that a node claims the first run of a job as fast as later ones."""
     for name in islice(declared.specs, MOST_REMEMBERED_JOBS):
         row = stored[name]
         tx.definitions.specs.put(row.id, definition_of(row), read_spec(_encode_spec(declared.specs[name])))
@@ -123,13 +123,13 @@ def _keep_definitions(tx: Transaction, declared: Declared, stored: Mapping[str, 
 
 
 def prepare_definitions(declared: Declared, now: datetime) -> None:
-    """Do for the definitions that differ what takes long and needs no lock."""
+    """Prepare the definitions that differ: the slow part, without a lock."""
     for name in declared.differing:
         declared.prepared[name] = _prepare_definition(declared.specs[name], now)
 
 
 def _prepare_definition(spec: JobSpec, now: datetime) -> Prepared:
-    # Arguments were checked and bounded in declare(); the rest is ours.
+    # Arguments were checked and bounded in declare(); the rest is our own data.
     data = spec.to_json()
     trigger, after = (
         None if data.get(part) is None else json.dumps(data[part], separators=(",", ":"))
@@ -147,8 +147,8 @@ def write_definitions(tx: Transaction, declared: Declared) -> DefineResult:
     """Define jobs, all or nothing.
 
     Safe when two nodes define the same job at the same instant: in a namespace one defines after the other, and both
-    after or before a session begins. Against verbs of operators, rows are locked before they are compared, and the
-    UPDATE asks for the revision that was compared.
+    after or before a session opens. Against verbs of operators, rows are locked before they are compared, and the
+    UPDATE compares the revision again.
     """
     know_release(tx, declared.release)
     one_at_a_time(tx)
@@ -169,7 +169,7 @@ def write_definitions(tx: Transaction, declared: Declared) -> DefineResult:
         else:
             did["created" if row is None else "changed"].append(name)
     for name in (*did["created"], *did["changed"]):
-        if name not in declared.prepared:  # it changed between the look and the lock
+        if name not in declared.prepared:  # it changed between the read and the lock
             declared.prepared[name] = _prepare_definition(declared.specs[name], from_micros(tx.now))
     _create_jobs(tx, declared, did["created"])
     changes = _redefine_jobs(tx, declared, [stored[name] for name in did["changed"]])
@@ -188,7 +188,7 @@ def write_definitions(tx: Transaction, declared: Declared) -> DefineResult:
 
 
 class _StoredJobs:
-    """What stands in the store; asked for when this is made, and read when it is used."""
+    """The stored jobs; the statements are sent when this is made, and the answers read when needed."""
 
     def __init__(self, tx: Transaction, declared: Declared) -> None:
         space: dict[str, Any] = {"space": tx.namespace}
@@ -198,7 +198,7 @@ class _StoredJobs:
         self._declared = tx.send("declared_jobs", **space) if declared.complete else None
 
     def read_jobs(self) -> tuple[dict[str, AnyRow], list[AnyRow]]:
-        """Return what stands under the names, and the jobs of code that are not declared any more."""
+        """Return the stored jobs by name, and the jobs of code that are not declared any more."""
         code = () if self._declared is None else self._declared.rows
         stored = {row.name: row for one in self._stored for row in one.rows}
         return stored, [row for row in code if row.name not in self._names]
@@ -209,7 +209,7 @@ def _is_superseded(release: Pending) -> bool:
 
 
 def _still_moves(move: Move | None, row: AnyRow) -> bool:
-    """Whether a locked job is as it was read; whoever moved its watermark has computed its next due time, too."""
+    """Whether a locked job is unchanged; whoever moved its watermark has computed its next due time, too."""
     return move is not None and (row.watermark, row.revision) == (move.watermark, move.revision)
 
 
@@ -221,7 +221,7 @@ def _is_same(declared: Declared, name: str, row: AnyRow | None) -> bool:
 
 
 def _create_jobs(tx: Transaction, declared: Declared, names: Sequence[str]) -> None:
-    """Insert new jobs and their first eras, some at a time: a hundred thousand rows at once would fill the memory."""
+    """Insert new jobs and their first eras, in pieces: a hundred thousand rows at once would fill the memory."""
     for some in pieces(names, BATCH_SIZE):
         jobs: list[tuple[Any, ...]] = []
         eras: list[tuple[Any, ...]] = []
@@ -249,12 +249,12 @@ def _first_times(declared: Declared, name: str, now: datetime) -> tuple[datetime
     last = trigger.latest_until(now, now - _LONG_AGO)
     if last is None:
         return now, None
-    # All of its times are past. The last one is still owed a verdict, and a plan begins after the watermark.
+    # All of its times are past. The last one still needs a verdict, and a plan begins after the watermark.
     return last - _MICROSECOND, last
 
 
 def _redefine_jobs(tx: Transaction, declared: Declared, rows: Sequence[AnyRow]) -> dict[str, Changes]:
-    """Write new revisions, each of which begins an era now; return what each changes."""
+    """Write new revisions, each with an era that begins now; return what each changes."""
     rows = tx.unreadable.keep_readable(
         rows, _with_revision, lambda row: f"job {row.name!r} cannot be defined anew, and"
     )
@@ -295,13 +295,13 @@ def _redefine_jobs(tx: Transaction, declared: Declared, rows: Sequence[AnyRow]) 
 
 
 def _with_revision(row: AnyRow) -> AnyRow:
-    """Return a row whose revision is a number, so that an UPDATE may ask for it."""
+    """Return the row if its revision is a number, so that an UPDATE can compare it."""
     whole_number(row.revision)
     return row
 
 
 def _columns_of(declared: Declared, name: str) -> tuple[Any, ...]:
-    """Return what a row takes over from a definition."""
+    """Return the columns that a row takes from a definition."""
     spec = declared.specs[name]
     policies = spec.policies
     keep = policies.keep // _MICROSECOND

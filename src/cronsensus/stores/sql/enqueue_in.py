@@ -1,10 +1,10 @@
-"""Enqueue in a transaction of a user's: the run is there when that commits, and never if it does not.
+"""Enqueue in a user's transaction: the run exists once that commits, and never if it does not.
 
-The plans here are generators: they give statements, and are sent the answers. So they are the same for every kind of
-connection, also for those that are awaited. What they need to know beforehand is read on the store's own connection.
+The plans here are generators: they yield statements and receive the answers. So they are the same for every kind of
+connection, sync or async. What they need to know beforehand is read on the store's own connection.
 
-A transaction of a user's may stay open for minutes. So nothing here locks a job, which would stop its schedule for as
-long; what ``enqueue`` learns under that lock is compared in the statements themselves.
+A user's transaction may stay open for minutes. So nothing here locks a job, which would stop its schedule for as long;
+the conditions that ``enqueue`` checks under that lock are part of the statements themselves.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _MICROSECOND = timedelta(microseconds=1)
 _DUPLICATE_ENTRY = 1062
 
 
-# --- what is known beforehand -----------------------------------------------------------------------------------------
+# --- what is read beforehand ------------------------------------------------------------------------------------------
 
 
 class Known(NamedTuple):
-    """A job, as it was read last.
+    """A job, as last read.
 
     Attributes:
         definition: the text that names its definition.
@@ -52,12 +52,12 @@ class Known(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a store is.
+    """The identity of a store's database.
 
     Attributes:
         store: the number that was made with the tables.
-        started: when the server began, microseconds; 0: it is not compared. A copy of the database has the same number,
-            and another beginning.
+        started: when the server started, in microseconds; 0: it is not compared. A copy of the database has the same
+            number, and another start.
         database: its name, or the path of the file.
     """
 
@@ -67,14 +67,14 @@ class Place(NamedTuple):
 
 
 def read_jobs(tx: Transaction, names: Sequence[str]) -> dict[str, Known]:
-    """Read jobs, in a transaction of the store's own.
+    """Read jobs, in a transaction on the store's own connection.
 
     Raises:
         UnknownJob: there is none, or it is retired.
         InvalidOption: only other programs run it.
     """
-    asked = tx.send_in("definitions", "names", names, space=tx.namespace)
-    rows = {row.name: row for one in asked for row in one.rows}
+    answers = tx.send_in("definitions", "names", names, space=tx.namespace)
+    rows = {row.name: row for answer in answers for row in answer.rows}
     for name in names:
         living_job(name, rows.get(name))
     specs = specs_of(tx, {row.id: row for row in rows.values()})
@@ -86,13 +86,13 @@ def read_jobs(tx: Transaction, names: Sequence[str]) -> dict[str, Known]:
 
 
 def read_place(tx: Transaction) -> Place:
-    """Read where the store is, in a transaction of its own."""
+    """Read the store's identity, in a transaction on its own connection."""
     [row] = tx.send_last("which_place")
     return Place(row.store, row.started, row.place)
 
 
 def read_standing(tx: Transaction, keys: Sequence[tuple[str, str]]) -> dict[Key, Standing]:
-    """Read what stands under keys of jobs, by their names, in a transaction of the store's own."""
+    """Read the occurrences of (job name, key) pairs, in a transaction on the store's own connection."""
     return Keys(tx, keys).list_found()
 
 
@@ -108,7 +108,7 @@ class Wanted(NamedTuple):
 
     @property
     def place(self) -> Key:
-        """Return what stands for it in the database."""
+        """Return the job's id and the key, which identify its row."""
         return self.job.id, self.key
 
     @property
@@ -123,11 +123,12 @@ class Wanted(NamedTuple):
 
 
 class Plans(ABC):
-    """How occurrences are created in a transaction of a user's.
+    """How occurrences are created in a user's transaction.
 
     Args:
-        read: jobs by their names, where the store is, and what stands under keys; on the store's own connection.
-        where: names the store.
+        read: functions that read jobs by name, the store's place, and occurrences by key, on the store's own
+            connection.
+        where: the store's name in errors.
     """
 
     def __init__(
@@ -154,23 +155,23 @@ class Plans(ABC):
         Raises:
             UnknownJob: no such job, or retired.
             UnsupportedTransaction: the connection leads elsewhere.
-            StoreBusy: another open transaction has a key, or what had it went away in this moment.
+            StoreBusy: another open transaction has a key, or the occurrence with a key was just deleted.
         """
 
     def find_jobs(self, items: Sequence[Item], *, anew: bool = False) -> dict[str, Known]:
-        """Return the jobs of items as they were met last, or as they stand now.
+        """Return the jobs of items, from the cache; ``anew``: as the store has them now.
 
         Raises:
             UnknownJob: there is none, or it is retired.
         """
         names = sorted({item.job for item in items})
-        found: dict[str, Known] = {}
+        jobs: dict[str, Known] = {}
         for name in () if anew else names:
-            met = self._definitions.enqueued.get(name)
-            spec = None if met is None else self._definitions.specs.get(*met)
-            if met is not None and spec is not None:
-                found[name] = Known(*met, spec)
-        return found if len(found) == len(names) else self._read_jobs(names)
+            cached = self._definitions.enqueued.get(name)
+            spec = None if cached is None else self._definitions.specs.get(*cached)
+            if cached is not None and spec is not None:
+                jobs[name] = Known(*cached, spec)
+        return jobs if len(jobs) == len(names) else self._read_jobs(names)
 
     def _find_place(self, *, anew: bool) -> Place:
         if self._place is None or anew:
@@ -188,44 +189,45 @@ class Plans(ABC):
         """Return the error for a user of the database who may not enqueue."""
         schema = f'"{self._dialect.schema}".' if self._dialect.schema else ""
         counters, jobs, runs = (f"{schema}cronsensus_{name}" for name in ("counters", "jobs", "occurrences"))
-        more = f"GRANT USAGE ON SCHEMA {schema[:-1]} TO …; GRANT USAGE ON SEQUENCE {runs}_id_seq TO …; "
+        in_schema = f"GRANT USAGE ON SCHEMA {schema[:-1]} TO …; GRANT USAGE ON SEQUENCE {runs}_id_seq TO …; "
         return StoreRefused(
             f"{error.__cause__}: the user of your connection needs a little more to enqueue; as the owner of the "
-            f"tables: {more if schema else ''}GRANT SELECT ON {counters} TO …; GRANT SELECT ON {jobs} TO …; "
+            f"tables: {in_schema if schema else ''}GRANT SELECT ON {counters} TO …; GRANT SELECT ON {jobs} TO …; "
             f"GRANT SELECT, INSERT ON {runs} TO …"
         )
 
     def _answers(
-        self, wanted: Sequence[Wanted], made: Mapping[Key, int], found: Mapping[Key, Standing], at: int
+        self, wanted: Sequence[Wanted], created: Mapping[Key, int], found: Mapping[Key, Standing], now: int
     ) -> list[Enqueued]:
-        """Return what is told of each: that it was made ``at``, once for each key, or what stood there."""
-        told: set[Key] = set()
+        """Return the answer for each item: created ``now`` (once for each key), or found."""
+        answered: set[Key] = set()
         answers = []
-        for one in wanted:
-            new = one.place in made
-            if not new and one.place not in found:
+        for item in wanted:
+            is_new = item.place in created
+            if not is_new and item.place not in found:
                 raise StoreBusy(
-                    f"{self._where}: the run of {one.item.job!r} under the key {one.key!r} was deleted in this moment; "
-                    "call again"
+                    f"{self._where}: the run of {item.item.job!r} under the key {item.key!r} was deleted in this "
+                    "moment; call again"
                 )
-            standing = Standing(made[one.place], State.PENDING) if new else found[one.place]
+            standing = Standing(created[item.place], State.PENDING) if is_new else found[item.place]
+            created_here = is_new and item.place not in answered
             answers.append(
                 Enqueued(
                     standing.id,
-                    one.item.job,
-                    one.key,
-                    created=new and one.place not in told,
+                    item.item.job,
+                    item.key,
+                    created=created_here,
                     state=standing.state,
                     payload=standing.payload,
-                    created_at=from_micros(at) if new and one.place not in told else None,
+                    created_at=from_micros(now) if created_here else None,
                 )
             )
-            told.add(one.place)
+            answered.add(item.place)
         return answers
 
 
 def _with_keys(items: Sequence[Item]) -> list[tuple[Item, str]]:
-    """Return items with their keys; one without a key gets a new one, which it keeps if the plan begins again."""
+    """Return items with their keys; an item without a key gets a new one, which it keeps if the plan begins again."""
     return [(item, new_id() if item.key is None else item.key) for item in items]
 
 
@@ -233,14 +235,14 @@ def _by_job(places: Sequence[Key]) -> dict[int, list[str]]:
     keys: dict[int, dict[str, None]] = {}
     for job, key in places:
         keys.setdefault(job, {})[key] = None
-    return {job: list(found) for job, found in keys.items()}
+    return {job: list(keys_of_job) for job, keys_of_job in keys.items()}
 
 
 class InOneStatement(Plans):
-    """PostgreSQL: all of it is one statement; where a key was known, another one reads what stands there.
+    """PostgreSQL: a single statement; if a key was taken, another one reads its occurrence.
 
     Args:
-        channel: on which nodes are notified.
+        channel: the channel on which nodes are notified.
         patience: seconds to wait for another open transaction that has a key.
     """
 
@@ -259,7 +261,7 @@ class InOneStatement(Plans):
             jobs, place = self.find_jobs(items, anew=anew), self._find_place(anew=anew)
             wanted = [Wanted(item, key, jobs[item.job]) for item, key in keyed]
             values = {
-                "now": self._dialect.host_now(), "rows": json.dumps([_as_json(one) for one in wanted]),
+                "now": self._dialect.host_now(), "rows": json.dumps([_as_json(item) for item in wanted]),
                 "store": place.store, "started": place.started, "place": place.database, "space": self._namespace,
                 "latest": LATEST_MICROS, "sure": anew,
             }  # fmt: skip
@@ -274,38 +276,40 @@ class InOneStatement(Plans):
             if anew:
                 raise self.elsewhere_error()
             anew = True
-        made = {(job, key): occurrence for _, _, _, occurrence, job, key, *_ in answer.rows if occurrence is not None}
+        created = {
+            (job, key): occurrence for _, _, _, occurrence, job, key, *_ in answer.rows if occurrence is not None
+        }
         found: dict[Key, Standing] = {}
-        for job, keys in _by_job([one.place for one in wanted if one.place not in made]).items():
+        for job, keys in _by_job([item.place for item in wanted if item.place not in created]).items():
             answer = yield Statement(self._dialect.query_alone("find_in"), {"job": job, "keys": keys})
             found |= _standing(job, answer)
-        return self._answers(wanted, made, found, now)
+        return self._answers(wanted, created, found, now)
 
 
-def _as_json(one: Wanted) -> dict[str, Any]:
-    item = one.item
+def _as_json(wanted: Wanted) -> dict[str, Any]:
+    item = wanted.item
     return {
-        "job": one.job.id,
-        "called": one.key,
-        "priority": one.priority,
-        "level": one.level,
+        "job": wanted.job.id,
+        "called": wanted.key,
+        "priority": wanted.priority,
+        "level": wanted.level,
         "delay": within_stores(item.delay // _MICROSECOND),
         "due": None if item.due_at is None else to_micros(when_due(item, item.due_at)),
         "expires": None if item.expires_in is None else within_stores(item.expires_in // _MICROSECOND),
-        "payload": payload_of(item, one.job.spec),
-        "definition": one.job.definition,
+        "payload": payload_of(item, wanted.job.spec),
+        "definition": wanted.job.definition,
     }
 
 
 def _standing(job: int, answer: Answer) -> dict[Key, Standing]:
-    return {(job, key): Standing(found, State(state), payload) for found, key, state, payload in answer.rows}
+    return {(job, key): Standing(occurrence, State(state), payload) for occurrence, key, state, payload in answer.rows}
 
 
 class StepByStep(Plans):
-    """MySQL and SQLite: facts, what stands under keys that the caller chose, and then the rows.
+    """MySQL and SQLite: read the jobs and the occurrences of the caller's keys, then insert the rows.
 
     Args:
-        patience: seconds to wait for another open transaction that has a key; ``None``: the database is not told.
+        patience: seconds to wait for another open transaction that has a key; ``None``: the database's own limit.
     """
 
     def __init__(self, *args: Any, patience: int | None = None) -> None:
@@ -327,18 +331,19 @@ class StepByStep(Plans):
             if anew:
                 raise self.elsewhere_error()
             anew = True
-        _, _, now, patience, *_ = answer.rows[0]
+        _, _, database_now, patience, *_ = answer.rows[0]
         host_now = self._dialect.host_now()
-        moment = now if host_now is None else host_now
+        now = database_now if host_now is None else host_now
         wanted = [Wanted(item, key, jobs[item.job]) for item, key in keyed]
-        chosen = [one.place for one in wanted if one.item.key is not None]
-        found = yield from self._find_in(chosen)
-        rows = {one.place: self._row(one, moment) for one in wanted if one.place not in found}
-        bounded = self._patience is not None and self._patience < patience and any(place in rows for place in chosen)
+        with_own_key = [item.place for item in wanted if item.item.key is not None]
+        found = yield from self._find_in(with_own_key)
+        rows = {item.place: self._row(item, now) for item in wanted if item.place not in found}
+        may_wait = any(place in rows for place in with_own_key)
+        bounded = self._patience is not None and self._patience < patience and may_wait
         if bounded:
             yield Statement(self._dialect.query_alone("wait_at_most"), {"seconds": self._patience})
         try:
-            made, met = yield from self._insert_rows(list(rows.values()))
+            created, duplicates = yield from self._insert_rows(list(rows.values()))
         except Exception:
             if bounded:  # the connection lives longer than this transaction, in a pool perhaps
                 with suppress(Exception):
@@ -346,40 +351,40 @@ class StepByStep(Plans):
             raise
         if bounded:
             yield Statement(self._dialect.query_alone("wait_at_most"), {"seconds": patience})
-        if met:  # their snapshot may be older than what stands there
-            found |= yield from self._find_in(met)
+        if duplicates:  # the transaction's snapshot may be older than their rows
+            found |= yield from self._find_in(duplicates)
             names = {job.id: name for name, job in jobs.items()}
-            unseen = [(names[job], key) for job, key in met if (job, key) not in found]
+            unseen = [(names[job], key) for job, key in duplicates if (job, key) not in found]
             found |= self._read_standing(unseen) if unseen else {}
-        return self._answers(wanted, made, found, moment)
+        return self._answers(wanted, created, found, now)
 
     def _is_here(self, own: Place, theirs: Place) -> bool:
         if self._dialect.is_a_file:
             return own.store == theirs.store and _is_one_file(own.database, theirs.database)
         return (own.store, own.database) == (theirs.store, theirs.database)
 
-    def _row(self, one: Wanted, now: int) -> tuple[Any, ...]:
-        item = one.item
+    def _row(self, wanted: Wanted, now: int) -> tuple[Any, ...]:
+        item = wanted.item
         due_at = to_micros(when_due(item, from_micros(now)))
         expires_at = None if item.expires_in is None else within_stores(due_at + item.expires_in // _MICROSECOND)
         return (
-            self._namespace, one.job.id, one.key, item.origin.value, 0, one.priority, one.level,
-            due_at, expires_at, now, payload_of(item, one.job.spec),
+            self._namespace, wanted.job.id, wanted.key, item.origin.value, 0, wanted.priority, wanted.level,
+            due_at, expires_at, now, payload_of(item, wanted.job.spec),
         )  # fmt: skip
 
     def _find_in(self, places: Sequence[Key]) -> Plan[dict[Key, Standing]]:
         found: dict[Key, Standing] = {}
         for job, keys in _by_job(places).items():
             for start in range(0, len(keys), self._dialect.most_parameters):
-                some = keys[start : start + self._dialect.most_parameters]
-                answer = yield Statement(self._dialect.query_alone("find_in"), {"job": job, "keys": some})
+                page = keys[start : start + self._dialect.most_parameters]
+                answer = yield Statement(self._dialect.query_alone("find_in"), {"job": job, "keys": page})
                 found |= _standing(job, answer)
         return found
 
     def _insert_rows(self, rows: Sequence[tuple[Any, ...]]) -> Plan[tuple[dict[Key, int], list[Key]]]:
-        """Insert; return the ids, and the keys that another transaction has committed meanwhile."""
-        made: dict[Key, int] = {}
-        met: list[Key] = []
+        """Insert rows; return the new ids, and the keys that another transaction has committed meanwhile."""
+        created: dict[Key, int] = {}
+        duplicates: list[Key] = []
         for piece in batches(rows, self._dialect.most_rows, self._dialect.most_characters):
             places = [(row[1], row[2]) for row in piece]
             try:
@@ -388,22 +393,23 @@ class StepByStep(Plans):
                 if not _is_duplicate(error):
                     raise
                 if len(piece) == 1:
-                    met += places
+                    duplicates += places
                     continue
-                for row in piece:  # which of them it was
-                    alone, known = yield from self._insert_rows([row])
-                    made |= alone
-                    met += known
+                for row in piece:  # one by one, to find which of them is the duplicate
+                    created_alone, duplicate_alone = yield from self._insert_rows([row])
+                    created |= created_alone
+                    duplicates += duplicate_alone
                 continue
             if len(piece) == 1 and answer.last_id:
-                made[places[0]] = answer.last_id
+                created[places[0]] = answer.last_id
             else:
-                made |= {place: one.id for place, one in (yield from self._find_in(places)).items()}
-        return made, met
+                inserted = yield from self._find_in(places)
+                created |= {place: standing.id for place, standing in inserted.items()}
+        return created, duplicates
 
 
 def _is_one_file(own: str, theirs: str) -> bool:
-    """Whether two paths are of one file; what is in memory has none, and a file may have been removed meanwhile."""
+    """Whether two paths are the same file; a database in memory has no path, and a file may have been removed."""
     try:
         return bool(theirs) and Path(own).samefile(theirs)
     except OSError:
@@ -411,7 +417,7 @@ def _is_one_file(own: str, theirs: str) -> bool:
 
 
 def _are_fresh(jobs: Mapping[str, Known], answer: Answer) -> bool:
-    """Whether definitions stand as they were read; one that is younger than their snapshot is not there."""
+    """Whether definitions are still as they were read; a definition newer than the transaction's snapshot is not."""
     known = {job.id: job.definition for job in jobs.values()}
     return all(
         retired_at is None and f"{digest}:{revision}:{defined_at}" == known[job]
@@ -421,11 +427,11 @@ def _are_fresh(jobs: Mapping[str, Known], answer: Answer) -> bool:
 
 
 def _is_duplicate(error: Exception) -> bool:
-    """Whether MySQL said so, through whichever driver."""
+    """Whether an error is MySQL's "duplicate entry", through any driver."""
     arguments = cause_of(error).args
     return bool(arguments) and arguments[0] == _DUPLICATE_ENTRY
 
 
 def overtaken_error(error: Exception) -> StoreBusy:
-    """Return the error for a transaction that the database ended in favour of another one, or a wait that it ended."""
+    """Return the error for a transaction, or a wait, that the database ended in favour of another transaction."""
     return StoreBusy(f"{error}. Your transaction cannot go on: roll it back, and do all of it again")

@@ -1,4 +1,4 @@
-"""What is said of attempts: how they ended, that they are given back, what they note. Each part asks for a token."""
+"""Write the report about attempts: ends, released claims, notes. Each part compares the token."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class Ends:
-    """Recorded ends of attempts, and the answers about them.
+    """Records the ends of attempts, and has the answers.
 
     Safe when a takeover happens at the same instant: the rows are locked, token and session are compared, and the
-    UPDATE writes only where the occurrence is running under that very token; nothing is committed unless it touched as
-    many rows as were found. A result that comes second finds another token.
+    UPDATE writes only if the occurrence is running under that very token; nothing is committed unless it touched as
+    many rows as were found. The second of two results finds another token.
 
     Attributes:
-        became: what this did: token and state by occurrence.
+        became: the result: token and state by occurrence.
     """
 
     def __init__(self, tx: Transaction, ends: Sequence[End], found: Mapping[int, AnyRow]) -> None:
-        """Record; ``found``: the occurrences, locked."""
-        now = tx.now if ends else 0  # not asked for where nothing ended: the first to ask sends what waits
+        """Record the ends; ``found``: the occurrences, locked."""
+        now = tx.now if ends else 0  # not read without ends: reading it sends the queued statements
         self.became: dict[int, tuple[int, State]] = {}
         self._answers: list[Settled | None] = []
         self._refused: list[tuple[End, State | None]] = []
@@ -76,7 +76,7 @@ class Ends:
             state = state_after(then)
             self.became[number] = token, state
             self._answers.append(Settled(number, token, accepted=True, state=state))
-        # Before those of this call are recorded.
+        # Read before the runs of this call are recorded.
         tokens = {end.token for end, _ in self._refused}
         self._ended = tx.send_in("ended_runs", "tokens", tokens)
         tx.send_rows("close_runs", closed, one_each=True)
@@ -86,7 +86,7 @@ class Ends:
         tx.send_rows("record_runs", ended)
 
     def list_answers(self) -> list[Settled]:
-        """Return the answers in order. For runs that were not current: as the first time where this token ended it."""
+        """Return the answers in order. A repeated end, by the same token, gets its first answer."""
         again = iter(self._repeat_answers())
         return [next(again) if answer is None else answer for answer in self._answers]
 
@@ -104,7 +104,7 @@ def _due_again(now: int, after: timedelta) -> int:
 
 
 def _repeated_answer(end: End, row: AnyRow | None, became: tuple[int, State] | None) -> Settled | None:
-    """Return the first answer to an end that this call itself has given, if it has, or that left no record."""
+    """Return the first answer to an end that this call has already answered, or that left no record."""
     if row is not None and became is not None and became[0] == end.token:
         return Settled(end.id, end.token, accepted=True, state=became[1])
     unrecorded = recorded_as(end.then) is None
@@ -114,16 +114,16 @@ def _repeated_answer(end: End, row: AnyRow | None, became: tuple[int, State] | N
 
 
 def _state_of(row: AnyRow | None, became: tuple[int, State] | None) -> State | None:
-    """Return where an occurrence stands in the middle of this call."""
+    """Return the state of an occurrence in the middle of this call."""
     if became is not None:
         return became[1]
     return None if row is None else State(row.state)
 
 
 def release_runs(tx: Transaction, claims: Sequence[Claim], found: Mapping[int, AnyRow]) -> list[State | None]:
-    """Give back claims whose attempt was not begun, and say what became of each; ``None``: it is not current.
+    """Release claims whose attempt was not started, and return the new state of each; ``None``: it is not current.
 
-    ``found``: the occurrences, locked. Safe when a takeover happens at the same instant: the UPDATE asks for the token.
+    ``found``: the occurrences, locked. Safe when a takeover happens at the same instant: the UPDATE compares the token.
     """
     answers: list[State | None] = []
     back: list[tuple[Any, ...]] = []
@@ -158,26 +158,26 @@ def keep_notes(
 ) -> list[bool]:
     """Record notes; ``found``: the occurrences, locked; ``last``: the numbers of their last lines.
 
-    ``after`` is the least number that a line may follow. Safe when a takeover happens at the same instant: the UPDATE
-    asks for the token.
+    ``after`` is the number after which new lines are counted at least. Safe when a takeover happens at the same
+    instant: the UPDATE compares the token.
     """
     answers: list[bool] = []
     begun: list[tuple[Any, ...]] = []
     progress: list[tuple[Any, ...]] = []
     lines: list[tuple[Any, ...]] = []
-    for one in notes:
-        row = found.get(one.id)
-        if row is None or not _is_current(row, one.token, one.session):
+    for note in notes:
+        row = found.get(note.id)
+        if row is None or not _is_current(row, note.token, note.session):
             answers.append(False)
             continue
         answers.append(True)
-        if one.ran is not None and row.reserved:
-            begun.append((began_at(row, tx.now - one.ran // _MICROSECOND), one.id, one.token))
-        if one.progress is not None:
-            progress.append((*one.progress, one.id, one.token))
-        for line in one.lines:
-            last[one.id] = place = max(last.get(one.id, 0), after) + 1
-            lines.append((one.id, place, row.attempt, to_micros(line.at), clean(line.level)[:20], clean(line.text)))
+        if note.ran is not None and row.reserved:
+            begun.append((began_at(row, tx.now - note.ran // _MICROSECOND), note.id, note.token))
+        if note.progress is not None:
+            progress.append((*note.progress, note.id, note.token))
+        for line in note.lines:
+            last[note.id] = place = max(last.get(note.id, 0), after) + 1
+            lines.append((note.id, place, row.attempt, to_micros(line.at), clean(line.level)[:20], clean(line.text)))
     tx.send_rows("begin_reserved", begun)
     tx.send_rows("note_progress", progress)
     tx.send_rows("insert_lines", lines)
@@ -185,22 +185,22 @@ def keep_notes(
 
 
 class LockedRuns:
-    """Occurrences by id, locked; asked for when this is made and read when it is used."""
+    """Occurrences by id, locked; the statements are sent when this is made, and the answers read when needed."""
 
     def __init__(self, tx: Transaction, ids: Iterable[int], *, notes: Sequence[Note] = ()) -> None:
-        """Ask, also for the numbers of the last lines of runs that ``notes`` have lines of."""
+        """Send the statements, also for the last line numbers of runs for which ``notes`` have lines."""
         self._rows = tx.send_in("lock_runs", "ids", sorted(set(ids)), space=tx.namespace)
         self._lines = tx.send_in("last_lines", "ids", sorted({one.id for one in notes if one.lines}))
 
     def read_rows(self) -> dict[int, AnyRow]:
-        """Return the rows that are there."""
+        """Return the existing rows."""
         return {row.id: row for one in self._rows for row in one.rows}
 
     def last_lines(self) -> dict[int, int]:
-        """Return the numbers of the last lines, where there are any."""
+        """Return the numbers of the last lines, of occurrences that have any."""
         return {row.occurrence_id: row.last for one in self._lines for row in one.rows}
 
 
 def _is_current(row: AnyRow, token: int, session: str | None) -> bool:
-    """Whether a locked occurrence runs under the token and, if one is named, for the session."""
+    """Whether a locked occurrence runs under the token and, if given, for the session."""
     return row.state == "running" and row.token == token and (session is None or session == row.session)

@@ -1,4 +1,4 @@
-"""Look: what is due, what waits, which sessions hold runs. It is one statement when no job is due."""
+"""The verb ``look``: due jobs, pending work, sessions that hold runs. If no job is due, it is a single statement."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from cronsensus.timing.instants import LATEST_MICROS, from_micros
 _MICROSECOND = timedelta(microseconds=1)
 MOST_SESSIONS_SHOWN = 64
 LOOKS = 5
-"""Times to look at most until two statements agree; then the next look is due at once."""
+"""Most attempts until two statements agree; after that the next look is due at once."""
 
 _EVERYTHING = Partition(of=1, place=0)
 
 
 def read_view(tx: Transaction, limit: int, partition: Partition | None, ahead: timedelta) -> View:
-    """Read which jobs are due, what waits, and which sessions hold runs."""
+    """Read which jobs are due, which occurrences wait, and which sessions hold runs."""
     further = ahead // _MICROSECOND
     asked: dict[str, Any] = {"space": tx.namespace, **(partition or _EVERYTHING)._asdict()}
     for _ in range(LOOKS):
@@ -39,13 +39,13 @@ def read_view(tx: Transaction, limit: int, partition: Partition | None, ahead: t
         agreed = len(due_rows) >= seen.listed_jobs
         if agreed:
             break
-        # Without a snapshot, a job may be fired between the two statements. Then the first saw neither its next due
-        # time nor its holder, and the second sees it no more: a node that believed both would sleep through its next
-        # due time.
+        # Without a snapshot, a job may be fired between the two statements. Then the first read neither its next due
+        # time nor its holder, and the second does not read it any more: a node that believed both would sleep through
+        # its next due time.
     more = len(due_rows) > limit
     if more and (newest := newest_of(limit)):
         last = tx.send("newest_due_jobs", **asked, until=tx.now, size=newest).rows
-        # By id: without a snapshot, one may have been fired between the statements, and then they overlap.
+        # By id: without a snapshot, a job may have been fired between the statements, and then they overlap.
         due_rows = list({row.id: row for row in (*due_rows[: limit - len(last)], *reversed(last))}.values())
     states = tuple(_read_states(tx, due_rows[:limit]))
     return View(
@@ -65,18 +65,18 @@ def read_view(tx: Transaction, limit: int, partition: Partition | None, ahead: t
 
 
 def _some_instant(micros: Any) -> datetime | None:
-    """Return an instant; ``None`` for what is none, which a file of SQLite may hold."""
+    """Return an instant; ``None`` for any other value, which a SQLite file may hold."""
     return from_micros(micros) if isinstance(micros, int) else None
 
 
 def _read_states(tx: Transaction, rows: Sequence[AnyRow]) -> list[JobState]:
-    """Return the states of due jobs. One that cannot be read is left out and named, so that the others still fire."""
+    """Return the states of due jobs. An unreadable job is left out and logged, so that the others still fire."""
     try:
         specs, eras = specs_of(tx, {row.id: row for row in rows}), eras_after(tx, rows)
         return [_read_state(tx, row, specs[row.id], eras[row.id]) for row in rows]
     except (StoreCorrupt, TypeError, ValueError, LookupError):
         pass
-    # One after the other, each by itself: what belongs to another is not asked of the one that can be read.
+    # One by one, so that an unreadable job does not affect the others.
     return tx.unreadable.keep_readable(
         rows,
         lambda row: _read_state(tx, row, spec_of(tx, row), eras_after(tx, [row])[row.id]),
@@ -127,12 +127,12 @@ def session_views(tx: Transaction, rows: Iterable[AnyRow]) -> list[SessionView]:
 
 
 def session_view(tx: Transaction, row: AnyRow) -> SessionView:
-    """Return a session as reads show it, from a row of ``queries/looks.sql``."""
+    """Return a session's view, from a row of ``queries/looks.sql``."""
     ended = row.ended_at is not None
     if ended:
         left, state = timedelta(0), row.ended_as
     elif row.epoch != tx.epoch:
-        # Its clock ended with the boot that it belonged to. How long ago is unknown.
+        # Its clock ended with its boot, an unknown time ago.
         left, state = -_MICROSECOND, "dead"
     else:
         left = timedelta(microseconds=bound_micros(whole_number(row.lease_until) - tx.lease_now))

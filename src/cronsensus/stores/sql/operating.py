@@ -1,4 +1,4 @@
-"""Verbs of people and programs: enqueue, trigger, cancel, retry, backfill."""
+"""The verbs of people and programs: enqueue, trigger, cancel, retry, forget, backfill."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from cronsensus.timing.instants import as_utc, from_micros, to_micros, within_st
 BATCH_SIZE = 2000
 """Most occurrences that are prepared between two statements.
 
-A transaction that pauses for too long is taken for one that stands still, and the server ends it.
+A transaction that pauses for too long seems to stand still, and the server ends it.
 """
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -39,10 +39,10 @@ _MICROSECOND = timedelta(microseconds=1)
 def enqueue_items(tx: Transaction, items: Sequence[Item]) -> list[Enqueued]:
     """Create occurrences by key; an existing key returns the existing one. It ends the transaction.
 
-    Safe when two callers use one key at the same instant: the unique key of (job, key) lets one INSERT in, and where
-    what was not there before is there by then the INSERT fails; repeated, the verb finds it. No job is locked, because
-    the INSERT may have to wait for a transaction of a user's that has the key. Of a job that is retired meanwhile the
-    run is cancelled later. Items of a batch lock the job: many come, and nobody else has their keys.
+    Safe when two callers use a key at the same instant: the unique key of (job, key) admits only one INSERT. If an
+    occurrence that was not there before exists by then, the INSERT fails; the verb is repeated, and finds it. No job is
+    locked, because the INSERT may have to wait for a user's transaction that has the key. If a job is retired
+    meanwhile, its run is cancelled later. Items of a batch lock the job: many come, and nobody else has their keys.
 
     Raises:
         The driver's error for a duplicate.
@@ -102,7 +102,7 @@ def create_occurrences(tx: Transaction, wanted: Sequence[New], names: Sequence[s
 
 
 class Created:
-    """Occurrences that are inserted where they are absent, and the answers about them."""
+    """Inserts occurrences whose keys are new, and has the answers."""
 
     def __init__(
         self,
@@ -113,14 +113,14 @@ class Created:
         *,
         may_stand: bool = True,
     ) -> None:
-        """Insert.
+        """Insert the new occurrences.
 
         Args:
             tx: a transaction that writes.
             wanted: the occurrences.
             names: of their jobs.
-            before: what stands under keys that callers chose.
-            may_stand: what was not there before may be there by now, and is left alone; else that is an error.
+            before: the existing occurrences of the callers' keys.
+            may_stand: occurrences that have been created meanwhile are left alone; otherwise they are an error.
         """
         self._names = names
         self._keys = [(row.job_id, row.key) for row in wanted]
@@ -137,7 +137,7 @@ class Created:
         self._after = Keys(tx, new)
 
     def list_answers(self) -> list[Enqueued]:
-        """Return an answer for each in order; of several with one key, only the first was created."""
+        """Return an answer for each in order; of several with the same key, only the first was created."""
         after, fresh = self._after.list_found(), set(self._new)
         answers: list[Enqueued] = []
         for key, name in zip(self._keys, self._names, strict=True):
@@ -153,10 +153,10 @@ class Created:
 def trigger_job(
     tx: Transaction, job: str, payload: str | None, key: str | None, downstream: Sequence[str], *, by: str, why: str
 ) -> Enqueued:
-    """Run a job now, beside its schedule, and after it what comes after it.
+    """Run a job now, beside its schedule, and its ``downstream`` jobs after it.
 
-    Safe: the keys are new. Where two callers use one key at the same instant, the job's row is locked, so the second
-    sees what the first made.
+    Safe: the keys are new. If two callers use a key at the same instant, the job's row is locked, so the second sees
+    what the first created.
     """
     names = [job, *downstream]
     locked = tx.send_in("lock_named_jobs", "names", sorted(set(names)), space=tx.namespace)
@@ -194,7 +194,7 @@ def cancel_occurrence(tx: Transaction, occurrence: int, *, by: str, why: str) ->
     """Cancel a pending occurrence, or ask a running one to stop.
 
     Safe when a node claims or finishes it at the same instant: the row is locked when its state is read, and the UPDATE
-    asks for that state.
+    compares that state.
     """
     _require_id(occurrence)
     row = tx.send("lock_occurrence", occurrence=occurrence, space=tx.namespace).row
@@ -214,10 +214,10 @@ def cancel_occurrence(tx: Transaction, occurrence: int, *, by: str, why: str) ->
 
 
 def retry_occurrence(tx: Transaction, occurrence: int, *, by: str, why: str, again: bool) -> Enqueued:
-    """Make a new occurrence of a final one. Enqueued work stays a queue; anything else is now by hand.
+    """Create a new occurrence of a final one. Enqueued work stays enqueued; anything else becomes manual.
 
     Safe when two operators retry at the same instant: the job's row is locked (or there is one writer), so the second
-    sees what the first made, and returns that.
+    sees what the first created, and returns that.
     """
     _require_id(occurrence)
     locked = tx.send("lock_job_of", occurrence=occurrence, space=tx.namespace)
@@ -272,7 +272,7 @@ def forget_key(
 
 
 def backfill_times(tx: Transaction, job: str, times: Sequence[datetime], *, by: str, why: str) -> list[Enqueued]:
-    """Create occurrences for nominal times that have no active or succeeded one.
+    """Create occurrences for nominal times without an active or succeeded occurrence.
 
     Safe when two operators do it at the same instant: the job's row is locked (or there is one writer), so the second
     sees what the first created.

@@ -1,10 +1,9 @@
-"""Named statements out of the files ``queries/*.sql``, written for one database.
+"""Named statements from the files ``queries/*.sql``, translated for a database.
 
-A file holds blocks: a line ``-- name: close_runs``, one sentence with its race, and one statement. A line
-``-- types: a bigint`` says what PostgreSQL cannot tell; ``-- rows: a bigint, b text`` that the statement is run for
-many rows at once, with ``given.a`` and ``given.b``. A line ``-- part: turn`` begins a piece of SQL that blocks of the
-file put in with ``{part: turn}``. ``-- name: x [mysql]`` and ``-- part: x [mysql]`` begin what replaces ``x`` for one
-database.
+A file has blocks: a line ``-- name: close_runs``, a sentence with its race, and a statement. A line ``-- types: a
+bigint`` has the types that PostgreSQL cannot infer. ``-- rows: a bigint, b text``: the statement takes many rows at
+once, as ``given.a`` and ``given.b``. A line ``-- part: turn`` begins a piece of SQL that blocks of the file include
+with ``{part: turn}``. ``-- name: x [mysql]`` and ``-- part: x [mysql]`` replace ``x`` for a single database.
 
 ====================== =================================================================================================
 ``:name``              a value; ``IN :name`` takes a list of any length
@@ -49,12 +48,12 @@ _GIVEN = re.compile(r"\bgiven\.([a-z_]+)")
 PIECE = re.compile(r"\{(also|or) (\w+): ([^{}]*)\}")
 _FOLDER = files("cronsensus.stores.sql").joinpath("queries")
 ROWS = "{rows}"
-"""Stands in MySQL's texts where the rows belong, which are written into them."""
+"""The placeholder in MySQL's texts that is replaced by the rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block as it stands in its file, with the parts of one database in it.
+    """A block of a file, with the parts for a database included.
 
     Attributes:
         types: of values, for PostgreSQL.
@@ -70,11 +69,11 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A statement for one database, with ``:name`` still in it.
+    """A statement for a database, still with ``:name`` in it.
 
     Attributes:
         rows: names of the values of a row.
-        row: on MySQL, one row of those that stand for ``{rows}``; elsewhere empty.
+        row: on MySQL, the text of a row for ``{rows}``; elsewhere empty.
     """
 
     name: str
@@ -94,7 +93,7 @@ def parse_blocks(text: str, kind: Kind) -> list[Block]:
     """Return the blocks of a file for a database."""
     _, *found = _HEAD.split(text)
     bodies: dict[str, dict[str, str]] = {"part": {}, "name": {}}
-    for wanted in (None, kind):  # what is for one database replaces what is for all
+    for wanted in (None, kind):  # a block for this database replaces the general one
         for what, name, only, body in zip(found[::4], found[1::4], found[2::4], found[3::4], strict=True):
             if only == wanted:
                 bodies[what][name] = body
@@ -121,17 +120,17 @@ def _make_block(name: str, body: str) -> Block:
 
 
 class Queries(dict[str, Query]):
-    """Statements by name for one database, each of them written when it is first wanted."""
+    """Statements by name for a database, each of them translated at its first use."""
 
     def __init__(self, kind: Kind, schema: str, *, single: bool) -> None:
-        """Know how to write them."""
+        """Prepare; nothing is translated yet."""
         super().__init__()
         self._kind: Kind = kind
         self._schema = schema
         self._single = single or kind == "sqlite"
 
     def __missing__(self, name: str) -> Query:
-        """Write a statement."""
+        """Translate a statement."""
         found = self[name] = _write_block(read_blocks(self._kind)[name], self._kind, self._schema, single=self._single)
         return found
 
@@ -142,15 +141,15 @@ def queries_of(kind: Kind, *, schema: str = "", single: bool = False) -> Queries
 
     Args:
         kind: which database.
-        schema: PostgreSQL's, to be put in front of the tables.
-        single: write those for many rows for one row, whose values are parameters; on SQLite they always are.
+        schema: PostgreSQL's, as a prefix of the tables.
+        single: translate statements for many rows for a single row, with its values as parameters; always on SQLite.
     """
     return Queries(kind, schema, single=single)
 
 
 @cache
 def with_pieces(query: Query, also: frozenset[str]) -> Query:
-    """Return a statement with those of its pieces ``{also …}`` and ``{or …}`` that are asked for."""
+    """Return a statement with only the requested pieces ``{also …}`` and ``{or …}``."""
 
     def put(match: re.Match[str]) -> str:
         return ("OR " if match[1] == "or" else "") + match[3] if match[2] in also else ""
@@ -163,7 +162,7 @@ def with_pieces(query: Query, also: frozenset[str]) -> Query:
 
 
 def row_maker(names: Sequence[str]) -> Callable[[Sequence[Any]], Any]:
-    """Return what makes a row of its values, with columns by name and by place; ``_make`` is a call of Python's."""
+    """Return a function that makes a row with named columns from its values; faster than ``_make``."""
     row: Any = namedtuple("Row", names, rename=True)  # type: ignore[misc]  # noqa: PYI024 - the database names them
     return partial(tuple.__new__, row)
 
@@ -204,7 +203,7 @@ _EVERYWHERE: Mapping[Kind, Mapping[str, str]] = {
         "by_id": "", "by_name": "", "index": "", "along": "", "listed": "AND o.id > 0",
         "absent": "ON CONFLICT ({more}) DO NOTHING",
         "job": "LATERAL (SELECT one.* FROM cronsensus_jobs AS one WHERE one.id = {more} LIMIT 1) AS j ON TRUE",
-        "sequence": _SEQUENCE, "last_token": f"(SELECT currval({_SEQUENCE}))",  # by a query: once for all rows
+        "sequence": _SEQUENCE, "last_token": f"(SELECT currval({_SEQUENCE}))",  # in a subquery: once for all rows
     },
     "mysql": {
         "for_update": "FOR UPDATE", "for_no_key_update": "FOR UPDATE", "skip_locked": "SKIP LOCKED",
@@ -212,7 +211,7 @@ _EVERYWHERE: Mapping[Kind, Mapping[str, str]] = {
         "index": "FORCE INDEX (cronsensus_occurrences_{more})", "along": "FORCE INDEX (cronsensus_{more})",
         "listed": "",
         "job": "cronsensus_jobs AS j ON j.id = {more}", "last_token": "LAST_INSERT_ID()",
-        # Not IGNORE, which also cuts off what is too long.
+        # Not IGNORE, which also truncates long values.
         "absent": "ON DUPLICATE KEY UPDATE namespace = namespace",
     },
     "sqlite": {

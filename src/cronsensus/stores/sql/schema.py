@@ -1,14 +1,14 @@
-"""The tables of a SQL store, as they are today.
+"""The tables of a SQL store, in their current version; ``migrations`` has how a store came to have them.
 
 Instants are BIGINT microseconds since 1970 in UTC. States and origins are text with a CHECK. There are no foreign keys:
-rows are only ever deleted by ``prune``, which takes what belongs together in one transaction, and a parent's lock on
-every insert would be paid on the hot path. How a store came to have these tables is told in ``migrations``.
+only ``prune`` deletes rows, and it deletes related rows in one transaction. A foreign key would lock the parent at
+every insert, on the hot path.
 
 ::
 
-    jobs ──┬── eras          a trigger and the moment from which it rules
+    jobs ──┬── eras          a trigger and the moment from which it applies
            ├── pauses        stretches in which nothing fires
-           ├── verdicts      ranges of nominal times that made no occurrence, and why
+           ├── verdicts      ranges of nominal times without an occurrence, and why
            └── occurrences ──┬── runs   ended attempts, by token
                              └── logs   lines that jobs wrote
     sessions   releases   locks   trail   counters   cronsensus_schema
@@ -43,14 +43,14 @@ from cronsensus.model.states import Origin, State
 metadata = MetaData()
 
 Big = BigInteger().with_variant(Integer(), "sqlite")
-"""64 bits everywhere; SQLite hands out identities only to a column declared INTEGER, which has 64 bits there."""
+"""64 bits everywhere; SQLite generates ids only for a column declared INTEGER, which has 64 bits there."""
 
 Long = Text().with_variant(Text(4_000_000), "mysql")
-"""Text as long as arguments and results may be; a plain TEXT of MySQL ends at 64 KiB."""
+"""Text of the length that arguments and results may have; MySQL's plain TEXT ends at 64 KiB."""
 
 
 class _MySqlWord(String):
-    """A word on MySQL: its collations fold case or ignore spaces at the end, but for one, which MariaDB calls other."""
+    """Text on MySQL, compared exactly: only one collation keeps case and trailing spaces (MariaDB names its own)."""
 
 
 @compiles(_MySqlWord, "mysql")
@@ -60,7 +60,7 @@ def _mysql_word(type_: _MySqlWord, compiler: Any, **_: Any) -> str:
 
 
 def _name_type(length: int) -> TypeEngine[str]:
-    """Return the type of a name: compared exactly, ordered by code points, whatever the database's own order is."""
+    """Return the type of a name: compared exactly, ordered by code points, in any database."""
     kind = String(length).with_variant(String(length, collation="C"), "postgresql")
     return kind.with_variant(_MySqlWord(length), "mysql")
 
@@ -73,22 +73,22 @@ _TABLE: dict[str, Any] = {
 
 
 def _words_check(table: str, column: str, words: type[State | Origin]) -> CheckConstraint:
-    # Named after the table, too: on MySQL such a name is known in the whole database.
+    # Named after the table, too: on MySQL the name of a constraint is unique in the whole database.
     known = ", ".join(repr(str(word)) for word in words)
     return CheckConstraint(f"{column} IN ({known})", name=f"cronsensus_{table}_known_{column}")
 
 
 _LISTED = "id > 0"
-"""A condition that is true of every row, for queries that use a partial index: ``{listed}``.
+"""A condition that is true for every row, for queries that use a partial index: ``{listed}``.
 
-PostgreSQL plans by statistics. Where there are none yet, or those of a quiet hour, it prefers the index of pending
-occurrences to the primary key for a single row; and it keeps its plan. So some indexes there are only for queries with
+PostgreSQL plans by statistics. Without statistics, or with those of a quiet hour, it prefers the index of pending
+occurrences to the primary key for a single row, and keeps that plan. So some indexes there are only for queries with
 this condition.
 """
 
 NAMESPACE_OF_TURNING = "(CASE WHEN ended_at IS NULL AND concurrency > 0 THEN namespace END)"
-"""On PostgreSQL: the namespace of a session that is open and a node. Words that fit one index alone: by statistics of
-few sessions, the one of all that are open does as well, and it keeps to that."""
+"""On PostgreSQL: the namespace of a session that is open and a node. The expression fits only one index: with the
+statistics of few sessions, the planner would take the index of all open sessions, and keep that plan."""
 
 
 def _other_dialects(*_: Any, dialect: Dialect, **__: Any) -> bool:
@@ -102,17 +102,17 @@ def _not_on_postgres(*_: Any, dialect: Dialect, **__: Any) -> bool:
 def _partial_index(
     name: str, *columns: Any, where: str, mysql: tuple[Any, ...] | None = None, listed: bool = False
 ) -> tuple[Index, ...]:
-    """Return an index over the few rows that matter to a hot path; ``listed``: only for queries with ``{listed}``.
+    """Return an index over the few rows that a hot path needs; ``listed``: only for queries with ``{listed}``.
 
-    MySQL has no partial indexes. There the columns are those of ``mysql``, with what the condition asks for at the
-    front, so that the same statements find the same rows side by side; ``()``: another index does as well.
+    MySQL has no partial indexes. Its index has the columns in ``mysql``, with the columns of the condition first, so
+    that the same statements find the rows next to each other; ``()``: another index serves as well.
     """
-    asked = text(f"{where} AND {_LISTED}" if listed else where)
-    partial = Index(name, *columns, sqlite_where=text(where), postgresql_where=asked)
-    found = (partial.ddl_if(callable_=_other_dialects),)
+    condition = text(f"{where} AND {_LISTED}" if listed else where)
+    partial = Index(name, *columns, sqlite_where=text(where), postgresql_where=condition)
+    indexes = (partial.ddl_if(callable_=_other_dialects),)
     if mysql == ():
-        return found
-    return (*found, Index(name, *(mysql or columns)).ddl_if(dialect="mysql"))
+        return indexes
+    return (*indexes, Index(name, *(mysql or columns)).ddl_if(dialect="mysql"))
 
 
 schema = Table(
@@ -125,8 +125,8 @@ schema = Table(
 )
 
 tokens = Sequence("cronsensus_tokens", data_type=BigInteger())
-"""Where there are sequences that commit nothing, fencing tokens come from this one; elsewhere from a counter, whose row
-one transaction after the other locks."""
+"""Fencing tokens come from this sequence where sequences commit nothing; elsewhere from a counter, whose row
+transactions lock one after the other."""
 
 counters = Table(
     "cronsensus_counters",
@@ -166,7 +166,7 @@ jobs = Table(
     Column("watermark", Big, nullable=False),
     Column("horizon", Big),
     Column("next_due", Big),
-    # next_due while the job fires, else NULL: what look() looks for, so that paused and retired jobs cost nothing.
+    # next_due while the job fires, else NULL. look() reads it, so that paused and retired jobs cost nothing.
     Column("wake_at", Big),
     Column("paused_at", Big),
     Column("paused_by", Long),
@@ -177,12 +177,12 @@ jobs = Table(
     Column("created_at", Big, nullable=False),
     # Until when the pending occurrences of a retired job are kept.
     Column("waiting_until", Big),
-    # 1: its occurrences come after others, as ``spec`` says.
+    # 1: its occurrences come after others (``after`` in ``spec``).
     Column("dependent", SmallInteger),
     UniqueConstraint("namespace", "name", name="cronsensus_jobs_by_name").ddl_if(callable_=_not_on_postgres),
     UniqueConstraint("name", "namespace", name="cronsensus_jobs_by_name").ddl_if(dialect="postgresql"),
     Index("cronsensus_jobs_waking", "namespace", "wake_at", "id", postgresql_where=text("wake_at IS NOT NULL")),
-    # What a release that declares all of its jobs is compared with, however many were stored at run time.
+    # For define_jobs(complete=True): jobs declared in code, without those created at run time.
     *_partial_index(
         "cronsensus_jobs_declared",
         "namespace",
@@ -191,7 +191,7 @@ jobs = Table(
         mysql=("namespace", "source", "retired_at", "id"),
     ),
     *_partial_index("cronsensus_jobs_waiting", "namespace", "waiting_until", where="waiting_until IS NOT NULL"),
-    # Those that have more than one era.
+    # Jobs that have more than one era.
     *_partial_index(
         "cronsensus_jobs_redefined", "namespace", "id", where="revision > 1", mysql=("namespace", "revision")
     ),
@@ -217,7 +217,7 @@ eras = Table(
     Column("since", Big, nullable=False),
     Column("revision", Integer, nullable=False),
     Column("trigger", Long),
-    # What its occurrences came after meanwhile, as JSON; NULL: nothing.
+    # The upstreams of its occurrences in that time, as JSON; NULL: none.
     Column("after", Long),
     Index("cronsensus_eras_of_job", "job_id", "since"),
     **_TABLE,
@@ -262,7 +262,7 @@ occurrences = Table(
     Column("started_at", Big),
     Column("finished_at", Big),
     Column("cancel_reason", Long),
-    # A retry and what it is the retry of lead to each other: a run is retried once, and then its retry.
+    # A retry and its original point to each other: a run is retried once; retry its retry to go on.
     Column("retry_of", Big),
     Column("retried_as", Big),
     Column("progress_done", Double),
@@ -273,24 +273,24 @@ occurrences = Table(
     Column("result", Long),
     # JSON {type, message, traceback}.
     Column("error", Long),
-    # What tells one payload under a key from another.
+    # A hash that distinguishes payloads under the same key.
     Column("fingerprint", Long),
     # The batch that it is an item of.
     Column("parent", Big),
-    # Of a batch whose list is complete: how many items it had.
+    # For a batch whose list is complete: how many items it had.
     Column("listed", Big),
-    # What it waits for until it is woken, due never; of one that was closed so: what it waited for. Any word, and no
-    # statement asks for one of them.
+    # What kind of thing a parked occurrence waits for, without a due time; it stays when the occurrence is closed. Any
+    # word; no statement compares it with a particular one.
     Column("parked_on", _name_type(20)),
-    # What its last look left for the next one.
+    # The note that its last snoozed attempt left for the next one.
     Column("note", Long),
-    # 1: it runs, but was claimed to wait on its node for a free slot, and is not known to have begun.
+    # 1: it runs, but was claimed to wait on its node for a free slot, and is not known to have started.
     Column("reserved", SmallInteger),
     _words_check("occurrences", "origin", Origin),
     _words_check("occurrences", "state", State),
     # The identity of an occurrence: at most one row for a (job, key), whichever node writes it.
-    # PostgreSQL gets such columns the other way round: this must not seem a way to all occurrences of a job, and of a
-    # list of names it looks up each only where they stand first.
+    # On PostgreSQL the columns have the other order: the planner must not use this index for all occurrences of a job,
+    # and for a list of names it looks up each of them only if they are the first column.
     UniqueConstraint("job_id", "key", name="cronsensus_occurrences_by_key").ddl_if(callable_=_not_on_postgres),
     UniqueConstraint("key", "job_id", name="cronsensus_occurrences_by_key").ddl_if(dialect="postgresql"),
     Index("cronsensus_occurrences_of_job", "job_id", "id", postgresql_where=text(_LISTED)),
@@ -299,7 +299,7 @@ occurrences = Table(
 )
 _of = occurrences.c
 _partial_index(
-    # In the order of claims, with what claiming must know of an entry to pass over it without reading its row.
+    # In the order of claims, with the columns by which claiming skips an entry without reading its row.
     "cronsensus_occurrences_pending",
     _of.namespace,
     _of.level.desc(),
@@ -357,7 +357,7 @@ _partial_index(
     _of.namespace,
     _of.id,
     where="parked_on IS NOT NULL AND state = 'pending'",
-    # What is parked is due never, and then by id: so a page of it is read as it stands here.
+    # All parked occurrences have the same due time (never), then come by id: so this index has them in page order.
     mysql=(_of.namespace, _of.state, _of.due_at),
 )
 _partial_index(
@@ -372,7 +372,7 @@ _partial_index(
 runs = Table(
     "cronsensus_runs",
     metadata,
-    # Tokens never repeat, in the whole store: the token is the run.
+    # Tokens are unique in the whole store, so the token identifies the run.
     Column("token", Big, primary_key=True, autoincrement=False),
     Column("occurrence_id", Big, nullable=False),
     Column("attempt", Integer, nullable=False),
@@ -432,7 +432,7 @@ sessions = Table(
     Column("version", _name_type(50), nullable=False),
     Column("concurrency", Integer, nullable=False),
     Column("functions", Integer, nullable=False),
-    # Which function is behind each declared job.
+    # The function of each declared job.
     Column("declares", Long),
     # Its time zone data, and a digest of the rules of each zone that its jobs use.
     Column("tzdata", _name_type(200)),
@@ -448,11 +448,11 @@ sessions = Table(
     Column("ended_at", Big),
     Column("ended_as", _name_type(10)),
     Column("ended_why", Long),
-    # 1: it showed a sign of life; 0: it shows none; NULL: it never said.
+    # 1: it showed a sign of life; 0: it shows none; NULL: unknown.
     Column("shown", SmallInteger),
     UniqueConstraint("namespace", "id", name="cronsensus_sessions_by_id"),
     *_partial_index("cronsensus_sessions_open", "namespace", where="ended_at IS NULL", mysql=()),
-    # What a look reads of the sessions, however many of them are no nodes.
+    # The open sessions of nodes, which look() reads; other sessions cost nothing.
     Index(
         "cronsensus_sessions_turning",
         text(NAMESPACE_OF_TURNING),
@@ -474,14 +474,14 @@ locks = Table(
     metadata,
     Column("namespace", _name_type(200), primary_key=True),
     Column("name", _name_type(200), primary_key=True),
-    # A lock for several has as many places, counted from 0.
+    # A lock with a limit has that many places, counted from 0.
     Column("place", Integer, primary_key=True, autoincrement=False),
     Column("holder", _name_type(400), nullable=False),
     Column("session", _name_type(100)),
     Column("token", Big, nullable=False),
     Column("acquired_at", Big, nullable=False),
     Column("lease_until", Big, nullable=False),
-    # How many may hold it, as this holder said; NULL: the place is not granted yet.
+    # The limit that this holder passed; NULL: the place is not granted yet.
     Column("most", Integer),
     Column("epoch", _name_type(64), nullable=False),
     *_partial_index("cronsensus_locks_of_session", "namespace", "session", where="session IS NOT NULL"),

@@ -1,7 +1,7 @@
-"""Verbs on sessions: begin, renew, end, and take over what a dead one held.
+"""Verbs on sessions: open, renew, end, and take over the runs of a dead session.
 
-A session is alive until it is ended or its lease runs out, by the dialect's clock for leases. Once ended it never comes
-back.
+A session is alive until it is ended or its lease runs out, by the dialect's clock for leases. An ended session never
+comes back.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ from cronsensus.timing.instants import from_micros
 
 _MICROSECOND = timedelta(microseconds=1)
 MOST_PRESUMED_SESSIONS = 500
-"""Most sessions that one look for the dead takes on the word of its caller; the rest is for the next."""
+"""Most presumed-dead sessions that a call of ``reclaim`` processes; the rest is left for the next call."""
 
 
 def require_alive(tx: Transaction, session: str) -> AnyRow:
     """Return the row of a session that is alive and stays so until this transaction ends.
 
-    Safe when another node ends the session at the same instant: the row is locked (or the transaction has the one
-    write lock), so either the session is ended before it and this finds nothing, or after it and the reclaim sees what
-    was claimed. Safe when the lease runs out while this waits for the row: a second statement asks, by the clock then.
+    Safe when another node ends the session at the same instant: the row is locked (or the transaction has the
+    database's only write lock). Either the session ended before and this finds nothing, or it ends later and the
+    reclaim sees what was claimed. Safe when the lease runs out while this waits for the row: a second statement
+    compares, by the clock then.
 
     Raises:
-        LeaseLost: it is not alive.
+        LeaseLost: the session is not alive.
     """
     mine: dict[str, Any] = {"session": session, "space": tx.namespace}
     tx.send("lock_session", **mine)
@@ -54,17 +55,17 @@ def not_alive(session: str) -> LeaseLost:
 
 
 def know_release(tx: Transaction, release: str) -> None:
-    """Note a release, if it is new: their order is that in which they became known."""
+    """Record a release, if it is new: releases are ordered by when they became known."""
     if not tx.send("known_release", space=tx.namespace, wanted=release).rows:
         tx.send_rows("insert_release", [(tx.namespace, release, tx.now)])
 
 
 def one_at_a_time(tx: Transaction) -> None:
-    """Let no other session begin and no other transaction define jobs in this namespace until this transaction ends.
+    """Keep others from opening sessions or defining jobs in this namespace until this transaction ends.
 
-    A transaction that defines jobs reads which releases are alive. It would not see a session of a later release that
-    begins at the same moment, whose node would read the definitions before they are changed, and find them good.
-
+    A transaction that defines jobs reads which releases are alive. Without the lock it would not see a session of a
+    later release that opens at the same moment, and that node would read the definitions before they are changed, and
+    accept them.
     Safe: the row to lock is the oldest release of the namespace. It is never deleted, and it exists, because the caller
     has recorded its own release.
     """
@@ -72,10 +73,10 @@ def one_at_a_time(tx: Transaction) -> None:
 
 
 def open_session(tx: Transaction, session: SessionSpec, lease: timedelta) -> datetime:
-    """Begin a session; repeated while it is alive, it only sets the lease.
+    """Open a session; repeated while it is alive, it only sets the lease.
 
-    Safe when said twice at the same instant (an answer was lost): the unique id, which the INSERT itself asks; the
-    second finds the first. Nothing is written of a session that is over.
+    Safe when sent twice at the same instant (an answer was lost): the INSERT itself checks the unique id, and the
+    second finds the first. Nothing is written if the session has ended.
     """
     if session.is_node:
         know_release(tx, session.release)
@@ -99,30 +100,30 @@ def open_session(tx: Transaction, session: SessionSpec, lease: timedelta) -> dat
 
 
 def renew_session(tx: Transaction, session: str, lease: timedelta, idle_lease: timedelta) -> Renewal:
-    """Set the lease for what the session holds, and tell what it is asked to do.
+    """Renew the lease by what the session holds; return which runs are to be cancelled and whether to drain.
 
     Safe when the same session claims at the same instant: its row is locked first, which waits for such a claim, and
-    what the session holds is asked in a statement after that, which sees what was committed meanwhile. (One UPDATE with
-    EXISTS in it would wait too, and then decide by what it saw before.) A reclaim comes before or after as a whole.
+    a later statement, which sees what was committed meanwhile, reads what the session holds. (A single UPDATE with
+    EXISTS in it would wait too, but then decide by what it saw before.) A reclaim comes before or after as a whole.
     """
     mine: dict[str, Any] = {"session": session, "space": tx.namespace}
     tx.send("lock_session", **mine)
-    asked = tx.send("renewing", **mine, boot=tx.epoch, moment=tx.moment).rows
+    rows = tx.send("renewing", **mine, boot=tx.epoch, moment=tx.moment).rows
     now = from_micros(tx.now)
-    if not asked or not asked[0].alive:
-        beats, store = (asked[0].beats, asked[0].store) if asked else (0, _read_identity(tx))
+    if not rows or not rows[0].alive:
+        beats, store = (rows[0].beats, rows[0].store) if rows else (0, _read_identity(tx))
         return Renewal(
             alive=False, lease=timedelta(0), cancel={}, drain=False, now=now, beats=beats, store=str(store or ""),
         )  # fmt: skip
-    runs = [row for row in asked if row.id is not None]
-    given = lease if runs else idle_lease
-    beats, store = asked[0].beats + 1, str(asked[0].store or "")
-    until = tx.lease_now + given // _MICROSECOND
+    runs = [row for row in rows if row.id is not None]
+    granted = lease if runs else idle_lease
+    beats, store = rows[0].beats + 1, str(rows[0].store or "")
+    until = tx.lease_now + granted // _MICROSECOND
     tx.send("renew", **mine, until=until, now=tx.now, beat=beats, expect=1)
     cancel = {row.id: row.cancel_reason for row in runs if row.cancel_reason is not None}
     held = tuple((row.id, row.token) for row in runs if isinstance(row.token, int))
     return Renewal(
-        alive=True, lease=given, cancel=cancel, drain=bool(asked[0].draining), now=now, held=held,
+        alive=True, lease=granted, cancel=cancel, drain=bool(rows[0].draining), now=now, held=held,
         beats=beats, store=store,
     )  # fmt: skip
 
@@ -144,7 +145,7 @@ def drain_session(tx: Transaction, session: str, *, by: str, why: str) -> bool:
 
 
 def find_dead(tx: Transaction, presumed: Collection[str]) -> Pending:
-    """Ask for open sessions whose lease ran out, or that are presumed dead, in the order in which they were opened."""
+    """Read the open sessions whose lease ran out, or that are presumed dead, in the order in which they were opened."""
     named = list(presumed)[:MOST_PRESUMED_SESSIONS] or [""]
     return tx.send("find_dead", space=tx.namespace, presumed=named, boot=tx.epoch, moment=tx.moment)
 
@@ -157,25 +158,25 @@ def reclaim_session(
     careful: bool = False,
     on_blocked: Callable[[str, Sequence[int]], None] = lambda *_: None,
 ) -> list[Takeover]:
-    """End one dead session and take over what it held.
+    """End a dead session and take over its runs and locks.
 
-    Safe when two nodes reclaim at the same instant, or the session is renewed: the session is locked, and whether its
-    lease has run out is read with that; the UPDATE asks again whether it is open.
+    Safe when two nodes reclaim at the same instant, or the session is renewed: locking the session also reads whether
+    its lease has run out, and the UPDATE checks again whether it is open.
 
-    It waits for no transaction: a node that stalls in one keeps its locks on the rows of its session or of runs that it
-    finishes. Then nothing is taken over until the next look, and the caller goes on with its round. ``on_blocked`` is
-    called with such runs. While the session is locked, it gets no more runs.
+    It waits for no transaction: a node that stalls inside one keeps its locks on the rows of its session or of runs
+    that it finishes. Then nothing is taken over until the next call, and the caller goes on with its round.
+    ``on_blocked`` is called with such runs. While the session is locked, it gets no more runs.
     """
     mine: dict[str, Any] = {"session": session, "space": tx.namespace}
     at_hand = tx.send("try_lock_session", **mine, boot=tx.epoch, moment=tx.moment)
-    # No run is locked without the session: two that reclaim at the same instant would each keep runs from the other.
+    # No run is locked without its session: of two nodes that reclaim at once, each would lock some of the runs.
     if not tx.dialect.asks_before_locking and not at_hand.rows:
         return []
     locked, held = tx.send("try_lock_runs", **mine), tx.send("held_runs", **mine)
     if not at_hand.rows:
         return []
-    found = {row.id for row in locked.rows}
-    if blocked := [row.id for row in held.rows if row.id not in found]:
+    locked_ids = {row.id for row in locked.rows}
+    if blocked := [row.id for row in held.rows if row.id not in locked_ids]:
         on_blocked(session, blocked)
         return []
     if not at_hand.rows[0].overdue and not presumed:
@@ -197,7 +198,7 @@ def close_session(tx: Transaction, session: str, *, careful: bool = False) -> li
 
 
 class _Taken(NamedTuple):
-    """What becomes of one run, and the rows that say so; of ``back`` and ``closed`` one is empty."""
+    """The takeover of a run, and the rows to write for it; one of ``back`` and ``closed`` is empty."""
 
     back: tuple[tuple[Any, ...], ...]
     closed: tuple[tuple[Any, ...], ...]
@@ -209,10 +210,11 @@ def _take_over(
     tx: Transaction, session: str, held: Sequence[AnyRow], why: str, *, crashed: bool, careful: bool
 ) -> list[Takeover]:
     """Decide what becomes of the runs, locked, of a session that was just ended, and free its locks."""
-    # What was reserved may never have begun: that is no crash of its own. It is not reserved again.
+    """Decide what becomes of the locked runs of a session that has just ended, and free its locks."""
+    # A reserved claim may not have started, so it counts as no crash. It is not reserved again.
     reserved = [row for row in held if row.reserved]
-    begun = [row for row in held if not row.reserved]
-    taken = _cut_off(tx, begun, why, crashed=crashed, careful=careful)
+    started = [row for row in held if not row.reserved]
+    taken = _cut_off(tx, started, why, crashed=crashed, careful=careful)
     if reserved:
         taken += _cut_off(tx, reserved, why, crashed=False, careful=careful)
     tx.send("free_locks_of", session=session, space=tx.namespace)
@@ -220,16 +222,17 @@ def _take_over(
 
 
 def cut_off_claims(tx: Transaction, claims: Sequence[Claim], cut: Cut) -> list[State | None]:
-    """End attempts that had begun, and return what became of each; ``None``: its claim is not current.
+    """End attempts that had started, and return the new state of each; ``None``: its claim is not current.
 
     Safe when a takeover happens at the same instant: the rows are locked before token and session are compared, and the
-    UPDATE asks for the token again.
+    UPDATE compares the token again.
     """
-    named = tx.send_in("lock_cut_off", "ids", sorted({one.id for one in claims}), space=tx.namespace)
-    found = {row.id: row for one in named for row in one.rows}
-    mine = [found.pop(one.id) if _is_of(found.get(one.id), one) else None for one in claims]
+    answers = tx.send_in("lock_cut_off", "ids", sorted({claim.id for claim in claims}), space=tx.namespace)
+    locked = {row.id: row for answer in answers for row in answer.rows}
+    mine = [locked.pop(claim.id) if _is_of(locked.get(claim.id), claim) else None for claim in claims]
     current = [row for row in mine if row is not None]
-    became = {one.id: one.became for one in _cut_off(tx, current, CUT_WORDS[cut], crashed=cut == "crashed")}
+    takeovers = _cut_off(tx, current, CUT_WORDS[cut], crashed=cut == "crashed")
+    became = {takeover.id: takeover.became for takeover in takeovers}
     return [None if row is None else became.get(row.id) for row in mine]
 
 
@@ -241,9 +244,9 @@ def _is_of(row: AnyRow | None, claim: Claim) -> bool:
 def _cut_off(
     tx: Transaction, held: Sequence[AnyRow], why: str, *, crashed: bool, careful: bool = False
 ) -> list[Takeover]:
-    """Decide what becomes of runs, locked by this transaction, that are cut off.
+    """Decide what becomes of runs that are cut off; this transaction has locked them.
 
-    With ``careful`` each run is written by itself, and one that the database refuses stays as it is.
+    With ``careful`` each run is written separately, and a run that the database refuses stays as it is.
     """
     specs = _readable_specs(tx, held)
     taken = tx.unreadable.keep_readable(
@@ -251,11 +254,11 @@ def _cut_off(
     )
     if careful:
         taken = tx.unreadable.keep_readable(
-            taken, lambda one: _write_alone(tx, one), lambda one: f"run {one.takeover.id} that was cut off"
+            taken, lambda run: _write_alone(tx, run), lambda run: f"run {run.takeover.id} that was cut off"
         )
     else:
         _write_taken(tx, taken)
-    return [one.takeover for one in taken]
+    return [run.takeover for run in taken]
 
 
 def _name_of_run(row: AnyRow) -> str:
@@ -265,26 +268,26 @@ def _name_of_run(row: AnyRow) -> str:
 def _readable_specs(tx: Transaction, held: Sequence[AnyRow]) -> dict[int, JobSpec]:
     """Return the definitions of jobs by id, where they can be read.
 
-    Of one with parts of a newer version what is known of it: it says whether a run may be begun again.
+    Of a definition with parts of a newer version the known parts are used: whether a run may be started again is there.
     """
     jobs_of = {row.job_id: row for row in held}
     try:
         return specs_of(tx, jobs_of)
     except StoreCorrupt:
-        found: dict[int, JobSpec] = {}
+        readable: dict[int, JobSpec] = {}
         for job, row in jobs_of.items():
             try:
-                found |= specs_of(tx, {job: row})
+                readable |= specs_of(tx, {job: row})
             except StoreCorrupt as error:
                 if isinstance(error.__cause__, UnknownParts):
-                    found[job] = error.__cause__.known
+                    readable[job] = error.__cause__.known
                 else:
                     tx.unreadable.log_unreadable(f"job {job} whose run was cut off", error)
-        return found
+        return readable
 
 
 def _decide_run(tx: Transaction, row: AnyRow, why: str, spec: JobSpec | None, *, crashed: bool) -> _Taken:
-    """Decide what becomes of a run.
+    """Decide what becomes of a run that was cut off.
 
     A run without a readable definition is failed, because it is unknown whether it may be run again.
     """
@@ -311,26 +314,26 @@ def _decide_run(tx: Transaction, row: AnyRow, why: str, spec: JobSpec | None, *,
 
 
 def _write_taken(tx: Transaction, taken: Sequence[_Taken]) -> None:
-    tx.send_rows("take_back_runs", [row for one in taken for row in one.back])
-    tx.send_rows("cut_off_runs", [row for one in taken for row in one.closed])
-    tx.send_rows("record_runs", [one.ended for one in taken])
+    tx.send_rows("take_back_runs", [row for run in taken for row in run.back])
+    tx.send_rows("cut_off_runs", [row for run in taken for row in run.closed])
+    tx.send_rows("record_runs", [run.ended for run in taken])
 
 
-def _write_alone(tx: Transaction, one: _Taken) -> _Taken:
-    """Write what becomes of one run, or nothing of it."""
+def _write_alone(tx: Transaction, run: _Taken) -> _Taken:
+    """Write the rows of a run that was taken over, or none of them."""
     with tx.savepoint():
-        _write_taken(tx, [one])
-    return one
+        _write_taken(tx, [run])
+    return run
 
 
 def attempt_row(
     row: AnyRow, now: int, end: str, reason: str | None = None, error: str | None = None, *, ran: int = 0
 ) -> tuple[Any, ...]:
-    """Return the record of an attempt that ends now, after so many microseconds."""
+    """Return the record of an attempt that ends now, after ``ran`` microseconds."""
     started = now if row.started_at is None else began_at(row, now - ran)
     return (row.token, row.id, row.attempt, row.session, row.node, started, now, end, reason, error)
 
 
 def began_at(row: AnyRow, at: int) -> Any:
-    """Return when an attempt began: as its row says, or by ``at`` where it was reserved."""
+    """Return when an attempt started: by its row, or by ``at`` if it was reserved."""
     return max(at, row.started_at) if row.reserved else row.started_at

@@ -1,4 +1,4 @@
-"""What every verb of the SQL store stands on: connections, transactions, errors, and the schema's version."""
+"""The base of the SQL store's verbs: connections, transactions, errors, and the schema's version."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 MOST_TRIES = 12
 LONGEST_TRYING = 10.0
-"""Seconds after which nothing is tried a third time: a try may itself have waited for a lock."""
+"""Seconds after which there is no third attempt: an attempt may itself have waited for a lock."""
 _PATIENCE = SystemClock()
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
-"""Most seconds before the second try, and before any: two that met must not meet again, however slow the machine is."""
+"""Most seconds before the second attempt, and before any; random, so that two transactions do not collide again."""
 
 
 def repeated(verb: Verb) -> Verb:
-    """Let a verb be done again when the database ended its transaction in favour of another (a deadlock), or its read.
+    """Repeat a verb if the database rolled its transaction back in favour of another (a deadlock), or lost its read.
 
-    Nothing was written then; a verb is one transaction, so all of it is done again, on a new reading of the clocks.
+    Nothing was written then. A verb is one transaction, so all of it is repeated, on a new reading of the clocks.
     """
 
     @wraps(verb)
@@ -68,7 +68,7 @@ def repeated(verb: Verb) -> Verb:
 
 
 class SqlHandle(Store):
-    """A handle on a SQL database; a subclass brings the dialect, the connections and the wake-ups."""
+    """A handle on a SQL database; a subclass adds the dialect, the connections and the wake-ups."""
 
     def __init__(
         self,
@@ -83,12 +83,12 @@ class SqlHandle(Store):
         """Make a handle; nothing is opened before the first verb.
 
         Args:
-            namespace: keeps applications apart.
-            given: the URL and the clock that the subclass was made with; so are its siblings.
-            where: names the store in errors.
-            dialect: what is particular about the database.
-            connect: opens a connection of the driver's for verbs.
-            lend: opens one for the code of jobs, where those for verbs have settings of their own.
+            namespace: separates applications.
+            given: the URL and the clock of the subclass, for its siblings.
+            where: the store's name in errors.
+            dialect: of the database.
+            connect: opens a driver's connection for verbs.
+            lend: opens a connection for the code of jobs, if those for verbs have settings of their own.
         """
         self.namespace = check_name(namespace, what="namespace")
         self._url_and_clock = given
@@ -112,13 +112,13 @@ class SqlHandle(Store):
         return made
 
     def forget_idle(self) -> None:
-        """Close the connections that nothing uses just now; the next verb opens one."""
+        """Close the idle connections; the next verb opens a new one."""
         self._connections.forget_idle()
         self._lent.forget_idle()
 
     @property
     def unreadable(self) -> tuple[str, ...]:
-        """Return what was left out because it cannot be read."""
+        """Return a text for each row that was left out because it cannot be read."""
         return self._definitions.unreadable.list_texts()
 
     def _note_opened(self, connection: Connection) -> Connection:
@@ -131,9 +131,9 @@ class SqlHandle(Store):
     def _write_transaction(
         self, *, queued: bool = False, begin: Callable[[Connection], None] | None = None
     ) -> Iterator[Transaction]:
-        """Write in one transaction; ``queued``: it begins with the first statements that are sent.
+        """Write in a transaction; ``queued``: it begins with the first statements that are sent.
 
-        ``begin``: how it begins elsewhere, if not as the dialect's others do.
+        ``begin``: how to begin it, if not as usual for the dialect.
         """
         later = queued and self._dialect.sends_later
         looks: list[Looked] = []
@@ -149,15 +149,15 @@ class SqlHandle(Store):
 
             tx.on_clocks(compare)
             yield tx
-        # Only now is it committed; until then the next transaction has to say it.
+        # After the commit: until then the next transaction would have to record it.
         for look in looks:
             self._clock_watch.keep_reading(look)
 
     @contextmanager
     def _read_transaction(self, *, queued: bool = False) -> Iterator[Transaction]:
-        """Read in one transaction, ``queued`` as in ``_write_transaction``; if its connection is closed, ``TryAgain``.
+        """Read in a transaction, ``queued`` as in ``_write_transaction``; if its connection is closed, ``TryAgain``.
 
-        A server ends what stands still in a transaction, and so it may end what a busy machine has not gone on with.
+        A server ends transactions that stand still, so on a busy machine it may end a read that was too slow to go on.
         """
         later = queued and self._dialect.sends_later
         with self._in_transaction(None if later else self._dialect.begin_read, None, writes=False) as tx:
@@ -165,10 +165,10 @@ class SqlHandle(Store):
 
     @contextmanager
     def _glance_transaction(self) -> Iterator[Transaction]:
-        """Look without a transaction where the database takes it so: each statement sees what is there by then.
+        """Read without a transaction if the database allows it: each statement sees the latest state.
 
-        For verbs whose answer rests on no snapshot, because nothing is done by it that is not compared again; they are
-        ``repeated``, as a connection may be cut off when it is used after a rest.
+        For verbs whose answer needs no snapshot, because any action on it compares again. They are ``repeated``,
+        because a connection may turn out to be cut off when it is used after a rest.
         """
         with self._errors_explained():
             connection = self._connections.acquire_connection()
@@ -198,10 +198,10 @@ class SqlHandle(Store):
     def _in_transaction(
         self, begin: Callable[[Connection], None] | None, ended: Callable[[], None] | None, *, writes: bool = True
     ) -> Iterator[Transaction]:
-        """Run one transaction: commit at the end, roll back on any error, trust no connection after a strange one.
+        """Run a transaction: commit at the end, roll back on any error, drop the connection after an unknown one.
 
-        Without ``begin`` it begins with what is sent first; if the connection was cut off while it lay idle, the verb
-        is repeated on a new one, as nothing is lost by that.
+        Without ``begin`` it begins with the first statements. If the connection was cut off while it lay idle, the verb
+        is repeated on a new one, because nothing was written.
         """
         tx = None
         with self._errors_explained():
@@ -222,13 +222,13 @@ class SqlHandle(Store):
                     ended()
 
     def _begin_transaction(self, begin: Callable[[Connection], None] | None) -> tuple[Connection, ExitStack]:
-        """Begin on a connection; if it was cut off while it lay idle, on a new one, as nothing is lost by that."""
+        """Begin on a connection; if it was cut off while it lay idle, on a new one."""
         under_way, thread = self._connections.under_way, threading.get_ident()
         while True:
             connection = self._connections.acquire_connection()
             if (left := under_way.pop(thread, None)) is not None:
-                # A signal handler raised where this thread was about to end it, and nothing else will: verbs do not
-                # nest.
+                # A signal handler raised where this thread was about to end it, and nothing else will: verbs are not
+                # nested.
                 self._connections.throw_away(left)
             was_good = connection.was_good
             try:
@@ -250,7 +250,7 @@ class SqlHandle(Store):
             with connection.transaction():
                 yield
         except (CronsensusError, LookupError) as error:
-            # A verb's own "no": rolled back, and the connection is as good as before.
+            # A verb's own error: rolled back, and the connection stays usable.
             put = self._connections.release_connection if _raised_by_us(error) else self._connections.throw_away
             self._ended_here(connection, put)
             raise
@@ -261,14 +261,14 @@ class SqlHandle(Store):
             self._ended_here(connection, self._connections.release_connection)
 
     def _ended_here(self, connection: Connection, put: Callable[[Connection], None]) -> None:
-        """Put a connection away, unless this thread found it left open and has done so."""
+        """Put a connection away, unless this thread has already done so."""
         under_way, thread = self._connections.under_way, threading.get_ident()
         if under_way.get(thread) is connection:
             del under_way[thread]
             put(connection)
 
     def _transaction_on(self, connection: Connection, *, begin: Begin = "") -> Transaction:
-        """Read the clocks, and have a transaction to work with."""
+        """Return the transaction for a verb."""
         return Transaction(connection, self._dialect, self.namespace, self._definitions, begin=begin)
 
     @contextmanager
@@ -277,7 +277,7 @@ class SqlHandle(Store):
             yield
         except CronsensusError:
             raise
-        except (OverflowError, UnicodeEncodeError) as error:  # before it came to the server
+        except (OverflowError, UnicodeEncodeError) as error:  # before it reached the server
             raise InvalidOption(f"{self._where} cannot keep this value: {error}") from error
         except Exception as error:
             explained = self._dialect.translate_error(cause_of(error))
@@ -285,7 +285,8 @@ class SqlHandle(Store):
                 raise
             raise explained from error
 
-    # --- as SQLAlchemy sees it ----------------------------------------------------------------------------------------
+    # --- for SQLAlchemy
+    # ------------------------------------------------------------------------------------------------
 
     @property
     def _engine(self) -> alchemy.Engine:
@@ -294,7 +295,7 @@ class SqlHandle(Store):
         return engine_of(self._dialect.engine_url, self._where)
 
     def _sqlalchemy_view(self, connection: Connection) -> alchemy.Connection:
-        """Return a connection as SQLAlchemy sees it, in the transaction that is open on it; its tables are ours."""
+        """Return SQLAlchemy's view of a connection, in its open transaction; its tables are ours."""
         from cronsensus.stores.sql.engine import keep_connection
 
         return keep_connection(self._engine, connection.driver, self._dialect.schema)
@@ -306,10 +307,11 @@ class SqlHandle(Store):
 
         return LentConnection(handed_over(self._engine, driver))
 
-    # --- rows that are not as they should be --------------------------------------------------------------------------
+    # --- damaged rows
+    # --------------------------------------------------------------------------------------------------
 
     def _do_carefully(self, act: Callable[..., list[Answer]], name: str) -> list[Answer]:
-        """Do something at once; or run by run, if one is in the way. If that fails too, tell it and go on."""
+        """Do all runs at once; if a damaged one prevents that, run by run. If that fails too, log it and go on."""
         try:
             return act(careful=False)
         except Exception as error:
@@ -337,19 +339,19 @@ class SqlHandle(Store):
             with self._write_transaction() as tx:
                 self._dialect.lock_migrations(tx.connection)
                 step = self._take_step(tx)
-            # psycopg has the server forget what is prepared on a connection on which tables were changed.
+            # Statements prepared before the change of tables are invalid on these connections.
             self._connections.forget_idle()
             applied += step
         return applied
 
     @repeated
     def _is_up_to_date(self) -> bool:
-        """Whether the schema is the one that this code knows; raise if it is a newer one."""
+        """Whether the schema has this code's version; raise if it is newer."""
         with self._read_transaction() as tx:
             return version.known(tx, self._where) == version.VERSION
 
     def _load_migrations(self) -> None:
-        """Load SQLAlchemy, which takes its time: not while others wait for a lock."""
+        """Load SQLAlchemy, which is slow, before others have to wait for a lock."""
         from cronsensus.stores.sql import migrations  # noqa: F401
         from cronsensus.stores.sql.engine import engine_of
 
@@ -363,13 +365,13 @@ class SqlHandle(Store):
 
     @repeated
     def _check(self) -> None:
-        """Raise unless the schema is there, of the version that this code knows, and the store can be written."""
+        """Raise unless the schema has this code's version and the store can be written."""
         with self._read_transaction() as tx:
             version.refuse_older(version.known(tx, self._where), self._where)
         self._check_writable()
 
     def _check_writable(self) -> None:
-        """Raise if a write would fail; by default nothing is tried."""
+        """Raise if a write would fail; by default nothing is attempted."""
 
     def _close(self) -> None:
         self._ended.set()
@@ -383,10 +385,10 @@ class SqlHandle(Store):
 
 
 def _raised_by_us(error: BaseException) -> bool:
-    """Whether a verb said this itself: the error came through no code but ours.
+    """Whether a verb raised this itself: the error passed through no code but ours.
 
-    A signal handler of the user's may raise such an error too, in the middle of what the driver sends and hears. Then
-    the next answer on this connection could be the one before.
+    A user's signal handler may raise such an error too, in the middle of the driver's exchange. Then the next answer on
+    this connection could be the one before.
     """
     trace = error.__traceback__
     while trace is not None:

@@ -1,4 +1,4 @@
-"""The SQL store: each verb in one transaction, what it does in the modules named after the groups."""
+"""The SQL store: each verb in a transaction; the modules named after the groups of verbs have their statements."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ Answer = TypeVar("Answer")
 
 
 def reads(verb: Callable[Concatenate[Transaction, P], Answer]) -> Callable[Concatenate[SqlHandle, P], Answer]:
-    """Make a verb of a function that only looks."""
+    """Make a verb of a function that only reads."""
 
     @repeated
     def whole(self: SqlHandle, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
@@ -74,7 +74,7 @@ def reads(verb: Callable[Concatenate[Transaction, P], Answer]) -> Callable[Conca
 
 
 def writes(verb: Callable[Concatenate[Transaction, P], Answer]) -> Callable[Concatenate[SqlHandle, P], Answer]:
-    """Make a verb of a function that writes, in one transaction that begins with what it sends first."""
+    """Make a verb of a function that writes, in a transaction that begins with its first statement."""
 
     @repeated
     def whole(self: SqlHandle, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
@@ -85,7 +85,7 @@ def writes(verb: Callable[Concatenate[Transaction, P], Answer]) -> Callable[Conc
 
 
 class SqlStore(SqlHandle):
-    """The verbs."""
+    """The verbs of a store in a SQL database."""
 
     # --- jobs ---------------------------------------------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ class SqlStore(SqlHandle):
     def _define_jobs(
         self, specs: Sequence[JobSpec], *, release: str, complete: bool, by: str, retire_after: timedelta
     ) -> DefineResult:
-        """Define jobs; first look without the write lock whether there is anything to write at all."""
+        """Define jobs; first check without the write lock whether there is anything to write."""
         declared = defining.check_definitions(
             specs, release=release, complete=complete, by=by, retire_after=retire_after
         )
@@ -114,14 +114,14 @@ class SqlStore(SqlHandle):
 
     @repeated
     def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
-        """Look, in one statement when no job is due."""
+        """Look, in a single statement if no job is due."""
         with self._glance_transaction() as tx:
             return looking.read_view(tx, limit, partition, ahead)
 
     def _step(self, session: str, step: Step) -> Done:
-        """Take a step in one transaction; where the session is lost, its results alone.
+        """Carry out a step in one transaction; if the session is lost, its results alone.
 
-        Where a row of one part is in the way, the parts are taken one after the other, and that one is left out.
+        If a row cannot be written, the parts are carried out one after the other, and that one is left out.
         """
         try:
             return self._step_at_once(session, step).done(self._dialect.monotonic)
@@ -149,21 +149,21 @@ class SqlStore(SqlHandle):
     _acquire = writes(acquiring.acquire_occurrences)
 
     def _transaction(self, claim: Claim) -> AbstractContextManager[RunTransaction]:
-        """Lend a connection (SQLAlchemy's ``Connection``) for one transaction."""
+        """Lend a connection (SQLAlchemy's ``Connection``) for a transaction."""
         from cronsensus.stores.sql.lending import Lending
 
         lending = Lending(self._lent, self._dialect, self._transaction_on, self._errors_explained)
         return lending.lend_transaction(claim)
 
     def _complete_in(self, connection: Any, claim: Claim, result: str | None, notes: Sequence[Note]) -> None:
-        """Write that an attempt succeeded, on a connection of the caller's."""
+        """Write an attempt's success, on the caller's connection."""
         from cronsensus.stores.sql import borrowing
 
         with self._read_transaction() as own:
             engine = self._sqlalchemy_view(own.connection).engine  # by now it knows of which version the server is
             reading = Reading(own.now, own.lease_now, own.epoch)
-            # Theirs may read what stood when it began (repeatable read), and lines were written since. By now nothing
-            # of the run is on its way to the store any more.
+            # The caller's transaction may read an old snapshot (repeatable read), and lines were written since. By now
+            # no other lines of the run are on their way to the store.
             after = finishing.last_line(own, claim.id) if notes else 0
         dialect = borrowing.Borrowed(self._dialect, reading)
         try:
@@ -181,7 +181,7 @@ class SqlStore(SqlHandle):
 
     @cached_property
     def _plans(self) -> Plans:
-        """How occurrences are created in a transaction of a user's."""
+        """The plans that create occurrences in a user's transaction."""
         return self._make_plans(
             self._dialect,
             self._definitions,
@@ -192,14 +192,14 @@ class SqlStore(SqlHandle):
 
     @property
     def _notifies_after(self) -> bool:
-        """Whether nodes are to be notified after a user's commit, where there is a hook."""
+        """Whether nodes are to be notified after a user's commit, if there is a hook."""
         return False
 
     def _make_plans(self, *args: Any) -> Plans:
         return StepByStep(*args)
 
     def _enqueue_in(self, connection: Any, items: Sequence[Item]) -> list[Enqueued]:
-        """Create occurrences on a connection of the caller's; nodes are notified by its commit, if at all."""
+        """Create occurrences on the caller's connection; nodes are notified by its commit, if at all."""
         theirs = wrap_connection(connection, "enqueue_in")
         with self._user_errors_explained(theirs.database):
             self._prepare_plan(items, is_open=theirs.is_open)
@@ -208,7 +208,7 @@ class SqlStore(SqlHandle):
                 return run_plan(self._plans.plan_items(items, notify=notify), theirs.execute)
 
     async def _aenqueue_in(self, connection: Any, items: Sequence[Item]) -> list[Enqueued]:
-        """Create occurrences likewise, on a connection that is awaited."""
+        """Do what ``_enqueue_in`` does, on an async connection."""
         import asyncio
 
         theirs = await wrap_async_connection(connection, "enqueue_in")
@@ -218,12 +218,12 @@ class SqlStore(SqlHandle):
             return await run_plan_async(self._plans.plan_items(items, notify=notify), theirs.execute)
 
     def _arrange_notification(self, theirs: UsersConnection | UsersAsyncConnection) -> bool:
-        """Have nodes notified after the commit where that is wanted or must be; return whether the transaction does."""
+        """Have a hook notify nodes after the commit, if wanted or needed; return whether the transaction must do it."""
         after = self._notifies_after or theirs.is_two_phase
         return not (after and theirs.call_after_commit(self.notify, self.notify)) and not theirs.is_two_phase
 
     def _prepare_plan(self, items: Sequence[Item], *, is_open: bool) -> None:
-        """Read what a plan has to know; ``is_open``: the user's transaction may hold locks already.
+        """Read the jobs and the place that a plan needs; ``is_open``: the user's transaction may hold locks already.
 
         Raises:
             UnknownJob: no such job, or retired.
@@ -261,18 +261,18 @@ class SqlStore(SqlHandle):
         return self._do_carefully(close, f"session {session!r} cannot be ended")
 
     def _reclaim(self, presumed_dead: Collection[str]) -> list[Takeover]:
-        """End dead sessions, each in a transaction of its own; look for them without the write lock.
+        """End dead sessions, each in a transaction of its own; read which are dead without the write lock.
 
-        Mostly one is presumed dead and no other is: then the look for others goes with the end of that one.
+        Usually a single session is presumed dead and no other is: then the read of others goes with its end.
         """
         taken: list[Takeover] = []
-        first = next(iter(presumed_dead), None)
-        if first is None:
+        presumed = next(iter(presumed_dead), None)
+        if presumed is None:
             dead = self._find_dead(presumed_dead)
         else:
-            taken, dead = self._reclaim_one(first, presumed_dead, look=True)
+            taken, dead = self._reclaim_one(presumed, presumed_dead, look=True)
         for session in dead:
-            if session != first:
+            if session != presumed:
                 taken += self._reclaim_one(session, presumed_dead)[0]
         return taken
 
@@ -285,7 +285,7 @@ class SqlStore(SqlHandle):
     def _reclaim_one(
         self, session: str, presumed: Collection[str], *, look: bool = False
     ) -> tuple[list[Takeover], list[str]]:
-        """End a session, if it is dead; return its runs, and where ``look`` is wanted which sessions may be dead."""
+        """End a session, if it is dead; return its runs, and with ``look`` which other sessions may be dead."""
         dead: list[str] = []
 
         def reclaim(*, careful: bool) -> list[Takeover]:
@@ -310,7 +310,7 @@ class SqlStore(SqlHandle):
 
     @repeated
     def _lock(self, name: str, holder: str, *, ttl: timedelta, session: str | None, limit: int) -> LockGrant | None:
-        """Take a lock; one that is plainly held is seen without the write lock."""
+        """Take a lock; whether it is held is first read without the write lock."""
         wanted = sql_locks.Wanted(name=name, holder=holder, ttl=ttl, session=session, limit=limit)
         with self._glance_transaction() as tx:
             if sql_locks.is_taken(tx, wanted):
@@ -340,7 +340,7 @@ class SqlStore(SqlHandle):
 
     @repeated
     def _enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
-        """Create occurrences, and notify nodes: in the trip of the COMMIT, where the database can."""
+        """Create occurrences, and notify nodes: in the trip of the COMMIT, if the database can."""
         try:
             with self._write_transaction(queued=True) as tx:
                 notification = self._notify_behind(tx)
@@ -354,13 +354,13 @@ class SqlStore(SqlHandle):
         return made
 
     def _notify_behind(self, tx: Transaction) -> Pending | None:  # noqa: ARG002 - most notify without the database
-        """Have the COMMIT followed by what notifies nodes; ``None``: it cannot be."""
+        """Send the notification of nodes right after the COMMIT; ``None``: not possible."""
         return None
 
     _wake_only = writes(batching.wake_parked)
 
     def _wake(self, numbers: Sequence[int], listed: int | None) -> int:
-        """Wake what is parked, or the batch whose list is complete, and notify nodes."""
+        """Wake parked occurrences, or the batch whose list is complete, and notify nodes."""
         woken = self._wake_only(numbers, listed)
         if woken:
             self._notify()
@@ -376,29 +376,29 @@ class SqlStore(SqlHandle):
 
     @repeated
     def _prune(self, before: datetime | None, limit: int) -> Pruned:
-        """Delete what is over; look for it without the write lock."""
+        """Delete old rows; find them without the write lock."""
         with self._read_transaction(queued=True) as tx:
-            asked, waiting = pruning.Looking(tx, before, limit), retiring.Overdue(tx)
+            old_rows, waiting = pruning.Looking(tx, before, limit), retiring.Overdue(tx)
             bygone = pruning_jobs.Looking(tx, before).read_bygone()
-            over, overdue = asked.read_over(), bool(waiting)
+            prunable, overdue = old_rows.read_over(), bool(waiting)
         deleted = Pruned()
-        if not over.is_empty or overdue:
+        if not prunable.is_empty or overdue:
             with self._write_transaction(queued=True) as tx:
                 if overdue:
                     waiting.cancel(tx)
-                deleted = pruning.prune_over(tx, over)
+                deleted = pruning.prune_over(tx, prunable)
         self._forget_bygone(bygone, before)
         for _ in range(pruning.MOST_BATCHES):
-            if not over.has_more:
+            if not prunable.has_more:
                 break
             with self._read_transaction(queued=True) as tx:
-                over = pruning.find_further(tx)
+                prunable = pruning.find_further(tx)
             with self._write_transaction(queued=True) as tx:
-                pruning.prune_over(tx, over)
+                pruning.prune_over(tx, prunable)
         return deleted
 
     def _forget_bygone(self, bygone: pruning_jobs.Bygone, before: datetime | None) -> None:
-        """Forget what is long over of jobs, each kind in a transaction of its own: each locks other rows."""
+        """Delete what is long over of jobs, each kind in a transaction of its own, because each locks other rows."""
         for _ in range(pruning.MOST_BATCHES):
             if bygone.is_empty:
                 return
@@ -432,7 +432,7 @@ class SqlStore(SqlHandle):
     def _occurrences(
         self, where: OccurrenceFilter, after: int | None, limit: int, *, newest_first: bool
     ) -> list[Occurrence]:
-        """Return occurrences by id: one trip, where all of a page can be read."""
+        """Return occurrences by id: in a single trip, if all rows of a page can be read."""
 
         def fetch(after: int | None, size: int) -> Sequence[AnyRow]:
             return self._occurrence_rows(where, after, size, newest_first=newest_first)
@@ -457,7 +457,7 @@ class SqlStore(SqlHandle):
 
     @repeated
     def _identity(self) -> Identity | None:
-        """Return the random number that was made with the tables, and when the first of them were made."""
+        """Return the random number that was made with the tables, and when it was made."""
         with self._read_transaction(queued=True) as tx:
             [found] = tx.send_last("which_store")
         return None if found.id is None else Identity(str(found.id), from_micros(found.since))

@@ -1,4 +1,4 @@
-"""The verb of a node's round: what its runs say, what jobs owe, and its wish for work, in three trips at most."""
+"""The verb ``step`` of a node's round: its report, its plans and its want, in three trips at most."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A step that was taken; its answer can be made once the transaction is over."""
+    """A step that was carried out; its answer can be made once the transaction is over."""
 
     noted: list[bool]
     ends: finishing.Ends
@@ -31,7 +31,7 @@ class Taken:
     taken: claiming.Taken | None
 
     def done(self, monotonic: Callable[[], float]) -> Done:
-        """Return the answer; ``monotonic``: the dialect's clock, which tells how old it is."""
+        """Return the answer; ``monotonic``: the dialect's clock, to measure its age."""
         claims: list[Claim] = [] if self.taken is None else self.taken.make_claims()
         return Done(
             noted=tuple(self.noted),
@@ -44,13 +44,13 @@ class Taken:
 
 
 def take_step(tx: Transaction, session: str, step: Step) -> Taken:
-    """Take a step.
+    """Carry out a step.
 
-    The first trip locks: jobs of plans, then runs, each by id. The second one writes what became of both, and finds
-    work, passing over what is locked. The third one locks the session, and starts the work if the session lives.
-    Claims of runs that were cut off need a round trip of their own.
+    The first trip locks: jobs of plans, then runs, each by id. The second writes the results of both, and finds work,
+    skipping locked rows. The third locks the session, and starts the work if the session lives. Claims of runs that
+    were cut off need a round trip of their own.
 
-    Safe when another node does any of it at the same instant, as each part of it is: ``finishing``, ``firing``,
+    Safe when another node does any of it at the same instant, because each part is: ``finishing``, ``firing``,
     ``claiming``.
 
     Raises:
@@ -86,12 +86,12 @@ def take_step(tx: Transaction, session: str, step: Step) -> Taken:
 
 
 def _take_back(tx: Transaction, back: Sequence[GiveBack], found: Mapping[int, AnyRow]) -> list[State | None]:
-    """Take claims back, and say what became of each; ``None``: it is not current.
+    """Release claims, and return the new state of each; ``None``: it is not current.
 
     ``found``: the occurrences, locked.
     """
     became: list[State | None] = [None] * len(back)
-    cuts: tuple[Cut | None, ...] = (None, *CUT_WORDS)  # those that were not begun first: ``found`` is as it was read
+    cuts: tuple[Cut | None, ...] = (None, *CUT_WORDS)  # unstarted claims first, while ``found`` is still as it was read
     for cut in cuts:
         places = [place for place, one in enumerate(back) if one.cut == cut]
         if claims := [back[place].claim for place in places]:
@@ -101,11 +101,11 @@ def _take_back(tx: Transaction, back: Sequence[GiveBack], found: Mapping[int, An
     return became
 
 
-# --- where a row of one part is in the way ----------------------------------------------------------------------------
+# --- when a row of a part cannot be written ---------------------------------------------------------------------------
 
 
 def apart(step: Step) -> list[Step]:
-    """Return steps that say the same one after the other: one for each kind of part, or each part of the one kind."""
+    """Split a step into steps with the same effect: by kind of part, or if there is only one kind, by part."""
     of_kinds = [
         Step(notes=step.notes),
         Step(ends=step.ends),
@@ -125,7 +125,7 @@ def apart(step: Step) -> list[Step]:
 
 
 def joined(parts: Sequence[Done]) -> Done:
-    """Return the answer to a step, from those to its parts."""
+    """Return the answer to a step, joined from those to its parts."""
     return Done(
         noted=tuple(chain.from_iterable(one.noted for one in parts)),
         settled=tuple(chain.from_iterable(one.settled for one in parts)),
@@ -133,12 +133,12 @@ def joined(parts: Sequence[Done]) -> Done:
         carried_out=tuple(chain.from_iterable(one.carried_out for one in parts)),
         claims=tuple(chain.from_iterable(one.claims for one in parts)),
         lost=any(one.lost for one in parts),
-        age=parts[-1].age,  # the wish for work comes last
+        age=parts[-1].age,  # the want comes last
     )
 
 
 def refused(step: Step) -> Done:
-    """Return the answer where nothing of a step can be done."""
+    """Return the answer to a step of which nothing could be written."""
     return Done(
         noted=(False,) * len(step.notes),
         settled=tuple(Settled(one.id, one.token, accepted=False, state=None) for one in step.ends),
@@ -148,7 +148,7 @@ def refused(step: Step) -> Done:
 
 
 def name_of(step: Step) -> str:
-    """Say what cannot be done, of a step of one part."""
+    """Return a description, for the log, of a step with a single part that failed."""
     return next(
         chain(
             (f"what run {one.id} says cannot be kept" for one in step.notes),

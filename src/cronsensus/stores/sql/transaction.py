@@ -1,4 +1,4 @@
-"""One transaction: a connection, the store's clocks as read in it, and short words for running statements."""
+"""A transaction: a connection, the store's clocks as read in it, and methods that send statements."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ Value = TypeVar("Value")
 
 
 class Transaction:
-    """What every verb works with. Its clocks are read once, so one step has one "now".
+    """The context of every verb. Its clocks are read once, so a step has a single "now".
 
-    Statements by name wait until an answer is asked for, and then all that wait are sent together; the last of
-    them with the COMMIT. Where nothing crosses a network each is run at once.
+    Statements by name are queued until an answer is needed, and then all of the queue is sent together; the last of
+    them with the COMMIT. Without a network in between each is run at once.
 
-    Where a transaction waits for a row after that, the reading is too early by then. For what is due, or overdue, that
-    only delays. Whether the caller's own session lives is judged by the clock as the store reads it once the session's
-    row is locked: ``moment``. How long that took by a clock of this host would be the wait and the network together.
+    If a transaction waits for a row after that, its "now" is too early. For due or overdue work that is only a delay.
+    Whether the caller's own session is alive is judged by ``moment``, the clock as the store reads it once the
+    session's row is locked. A clock of this host could not tell the wait from the time on the network.
 
     Attributes:
-        came_at: when the reading of the clocks was here, by ``dialect.monotonic``.
+        came_at: when the reading of the clocks arrived, by ``dialect.monotonic``.
         definitions: parsed jobs, kept between transactions.
-        was_cut: the connection was gone when it was first used after a rest, or before all was sent, so nothing was
-            written.
+        was_cut: the connection was gone when it was first used after a rest, or before everything was sent, so nothing
+            was written.
     """
 
     __slots__ = (
@@ -59,7 +59,7 @@ class Transaction:
         read: bool = True,
         begin: Begin = "",
     ) -> None:
-        """Begin to work; ``read`` the clocks at once, or when they are asked for; ``begin`` with what is sent."""
+        """Start; ``read`` the clocks now or when needed; ``begin``: begin the transaction with the first statements."""
         self.connection = connection
         self.dialect = dialect
         self.namespace = namespace
@@ -87,8 +87,8 @@ class Transaction:
     ) -> Pending:
         """Send a statement, at the latest with the COMMIT.
 
-        ``expect``: how many rows it must touch; if not, nothing is written, and ``otherwise`` is raised. ``also``:
-        which pieces of it are wanted, where it has some.
+        ``expect``: how many rows it must touch; otherwise nothing is written, and ``otherwise`` is raised. ``also``:
+        the optional pieces of the statement to include.
         """
         query = self.dialect.find_query(name)
         if also is not None:
@@ -104,9 +104,9 @@ class Transaction:
         return pending.rows
 
     def send_first(self, name: str, **values: Any) -> Sequence[Any]:
-        """Return the rows, at least one, of a query that wants ``now``; if it is the first, it reads the clock.
+        """Return the rows, at least one, of a query that needs ``now``; if it is the first, it also reads the clock.
 
-        The server then puts its clock in, and says it in the column ``asked``.
+        The server then uses its own clock, and returns it in the column ``asked``.
         """
         moment = self.moment if self._reading is None and self.dialect.server_epoch else None
         if not isinstance(moment, Moment):
@@ -124,7 +124,7 @@ class Transaction:
     def send_rows(
         self, name: str, rows: Sequence[tuple[Any, ...]], *, one_each: bool = False, **values: Any
     ) -> list[Pending]:
-        """Send a statement for many rows, in pieces; ``one_each``: for each of them it must touch one."""
+        """Send a statement for many rows, in pieces; ``one_each``: it must touch a row for each of them."""
         if not rows:
             return []
         query = self.dialect.find_query(name)
@@ -137,19 +137,19 @@ class Transaction:
         return sent
 
     def take_tokens(self, count: int, *, read_by: str = "last_token", **values: Any) -> Pending:
-        """Take fencing tokens, ascending; the answer's one row has the ``last``; ``read_by``: the statement that asks.
+        """Take fencing tokens, ascending; the answer's row has the ``last``; ``read_by``: the statement that reads it.
 
-        They are higher than all that were given before, and not below the clock. A store that lost its last commits
-        lost those numbers too. The clock has moved on since, so none of them is given again, unless the clock of the
-        server that took over lags by more than the loss and the switch took.
+        They are higher than all earlier tokens, and not below the clock. A store that lost its last commits lost those
+        numbers too. The clock has moved on since, so none of them is given again, unless the clock of the server that
+        took over lags by more than the loss and the switch took.
         """
         self.send("take_tokens", count=count, floor=self.dialect.floor_of_tokens(self.now))
         return self.send(read_by, **values)
 
     def send_behind(self, name: str, **values: Any) -> Pending:
-        """Send a statement behind the COMMIT and in its trip; it is not sent if the COMMIT goes alone.
+        """Send a statement after the COMMIT, in the same trip; it is not sent if the COMMIT goes alone.
 
-        It is a transaction of its own, which begins when the other one is over, and its failure is no failure.
+        It is a transaction of its own, which begins when the other has ended; if it fails, nothing else does.
         """
         pending = Pending(self.dialect.find_query(name), values, None, None, self.flush, behind=True)
         self._behind.append(pending)
@@ -161,13 +161,13 @@ class Transaction:
             self.flush()
 
     def flush(self) -> None:
-        """Send all that waits."""
+        """Send all queued statements."""
         self._send(commit=False)
 
     def commit(self) -> None:
-        """Send what waits together with the COMMIT; if nothing waits, committing is left to the connection."""
+        """Send the queue together with the COMMIT; if it is empty, the connection commits."""
         if self._queue and self._on_clocks is not None:
-            self.flush()  # what the clocks say is written before the end
+            self.flush()  # the clock check may write before the end
         if self._queue:
             self._send(commit=True)
 
@@ -189,49 +189,49 @@ class Transaction:
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """Undo what is done in the block, and nothing else of the transaction, if an exception leaves the block."""
+        """Roll back the block, and nothing else of the transaction, if an exception leaves it."""
         self.flush()
         self.connection.execute_text("SAVEPOINT cronsensus_part")
         try:
             yield
             self.flush()
         except Exception:
-            with suppress(Exception):  # after a deadlock there is nothing any more to go back to, and that is told
+            with suppress(Exception):  # after a deadlock the savepoint is gone; the first error is raised
                 self.dialect.undo_transaction(self.connection, "ROLLBACK TO SAVEPOINT cronsensus_part")
             raise
         self.connection.execute_text("RELEASE SAVEPOINT cronsensus_part")
 
     def on_clocks(self, act: Callable[[], None]) -> None:
-        """Do something as soon as the clocks are read, before anything is done by them."""
+        """Call ``act`` as soon as the clocks are read, before they are used."""
         self._on_clocks = act
         if not self._begin:
             self.report_clocks()
 
     def report_clocks(self) -> None:
-        """Do what is to be done when the clocks are read."""
+        """Call the action of ``on_clocks``."""
         act, self._on_clocks = self._on_clocks, None
         if act is not None:
             act()
 
     @property
     def moment(self) -> Any:
-        """Return the lease clock as a statement by name will find it: a value, or the server's clock itself."""
+        """Return the lease clock for a statement by name: a value, or a placeholder for the server's clock."""
         return self.dialect.clock_value(self.connection)
 
     def instant(self, plus: int = 0) -> Any:
-        """Return the store's clock, plus some microseconds, for a statement by name: as it was read, or will be."""
+        """Return the store's clock, plus some microseconds, for a statement by name."""
         return (self.moment if self._begin else self.now) + plus
 
     # --- clocks -------------------------------------------------------------------------------------------------------
 
     @property
     def unreadable(self) -> Unreadable:
-        """Return where rows are told that were left out."""
+        """Return the log of rows that were left out."""
         return self.definitions.unreadable
 
     @property
     def reading(self) -> Reading:
-        """Return what the clocks said."""
+        """Return the reading of the clocks."""
         if self._begin:
             self.flush()
         if self._reading is None:
@@ -254,16 +254,16 @@ class Transaction:
 
     @property
     def epoch(self) -> str:
-        """Return the life of that clock."""
+        """Return the epoch of that clock."""
         return self.dialect.server_epoch or self.reading.epoch
 
     @property
     def passed(self) -> int:
-        """Return the microseconds since the clocks were read, or a little more."""
+        """Return the microseconds since the clocks were read, or slightly more."""
         return self.dialect.lease_now(self.reading) - self.lease_now
 
     def catch_up(self) -> None:
-        """Let the time be what it is by now: more than a moment has passed since the clocks were read."""
+        """Move the reading to the present: more than a moment has passed since the clocks were read."""
         then, passed = self.reading, self.passed
         self._reading = replace(
             then, now=then.now + passed, lease=then.lease + passed, asked_at=then.asked_at + passed / 1_000_000
@@ -271,9 +271,9 @@ class Transaction:
 
     @property
     def by_now(self) -> int:
-        """Return the store's clock as it is now at the latest, microseconds: later than all that was committed so far.
+        """Return an upper bound of the store's clock now, microseconds: later than everything committed so far.
 
-        ``now`` is not: another transaction may have read the clock after this one, and be over already.
+        ``now`` is not: another transaction may have read the clock after this one, and have ended already.
         """
         return self.now + self.passed
 
@@ -285,7 +285,7 @@ def pieces(values: Sequence[Value], size: int) -> Iterator[Sequence[Value]]:
 
 
 def batches(rows: Sequence[tuple[Any, ...]], most: int, characters: int) -> Iterator[Sequence[tuple[Any, ...]]]:
-    """Cut rows into pieces of at most ``most``, and of about as many ``characters`` of text."""
+    """Cut rows into pieces of at most ``most``, and of about ``characters`` characters of text."""
     if len(rows) <= 1 or (len(rows) <= most and sum(map(_length, zip(*rows, strict=True))) <= characters):
         if rows:
             yield rows

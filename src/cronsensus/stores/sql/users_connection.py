@@ -1,7 +1,7 @@
-"""A connection on which the user has a transaction open: what it is made of, and how a statement runs on it.
+"""A connection on which the user has a transaction open: which kind it is, and how a statement runs on it.
 
-Nothing here begins what it does not have to, and nothing commits, rolls back or closes. No driver is imported: that of
-the user may be another one than the store's.
+Nothing here begins a transaction without need, and nothing commits, rolls back or closes. No driver is imported: the
+user's may be another than the store's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cronsensus.stores.sql.queries import LIST, ROWS, VALUE, Query
 T = TypeVar("T")
 _DATABASES = {"mariadb": "mysql"}
 _CALLED_AFTER = "cronsensus_called_after_commit"
-"""Where a session keeps what is called once its transaction has ended."""
+"""The key in a session's ``info`` of the calls to make once its transaction has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Statement:
     """A statement to run on a user's connection.
 
     Attributes:
-        rows: those that it is run for, with the values of ``query.rows``; ``None``: it is not for rows.
+        rows: the rows to run it for, with the values of ``query.rows``; ``None``: it does not take rows.
     """
 
     query: Query
@@ -38,10 +38,10 @@ class Statement:
 
 
 class Answer(NamedTuple):
-    """What a database said to a statement.
+    """The answer of a database to a statement.
 
     Attributes:
-        last_id: of the row that was inserted last, where the driver tells.
+        last_id: of the row that was inserted last, if the driver reports it.
     """
 
     rows: Sequence[tuple[Any, ...]]
@@ -52,11 +52,11 @@ _NOTHING = Answer(())
 
 
 class UsersConnection(ABC):
-    """A connection of a user's.
+    """A user's connection.
 
     Attributes:
         database: ``"postgresql"``, ``"mysql"`` or ``"sqlite"``.
-        takes_names: whether a value stands as ``:name`` in a statement; else as ``%(name)s``.
+        takes_names: whether statements have values as ``:name``; else as ``%(name)s``.
     """
 
     database: str
@@ -69,7 +69,7 @@ class UsersConnection(ABC):
 
     @property
     def is_two_phase(self) -> bool:
-        """Whether the transaction is to be prepared first, as far as that is known; PostgreSQL lets none notify."""
+        """Whether the transaction is two-phase, as far as known; PostgreSQL forbids notifications in these."""
         return False
 
     @abstractmethod
@@ -78,11 +78,11 @@ class UsersConnection(ABC):
 
     @contextmanager
     def ready(self) -> Iterator[None]:
-        """See to it that a transaction is open, and that texts come as texts."""
+        """Ensure that a transaction is open, and that texts are returned as ``str``."""
         yield
 
     def call_after_commit(self, call: Callable[[], object], who: object) -> bool:  # noqa: ARG002 - drivers have no hook
-        """Have something called, once for ``who``, when the transaction is committed; ``False``: there is no hook."""
+        """Call ``call`` once for ``who`` when the transaction is committed; ``False``: there is no hook."""
         return False
 
     @abstractmethod
@@ -98,7 +98,7 @@ class UsersConnection(ABC):
 
 
 def texts_of(statement: Statement, *, takes_names: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Give the texts of a statement, with the values of each; several where rows go one by one."""
+    """Yield the texts of a statement, with their values; several if rows are sent one by one."""
     query, values = statement.query, dict(statement.values)
     if statement.rows is None:
         yield _spread_lists(query.text, values, takes_names=takes_names)
@@ -140,23 +140,23 @@ def _for_driver(text: str, *, takes_names: bool) -> str:
 # --- plans ------------------------------------------------------------------------------------------------------------
 
 Plan = Generator[Statement, Answer, T]
-"""Gives statements, is sent the answer to each or thrown its error, and returns what came of it."""
+"""Yields statements, is sent the answer to each or thrown its error, and returns the result."""
 
 
 def run_plan(plan: Plan[T], execute: Callable[[Statement], Answer]) -> T:
-    """Carry a plan out."""
+    """Carry out a plan."""
     found = next_of(plan, None)
     while isinstance(found, Statement):
         try:
             answer: Answer | Exception = execute(found)
-        except Exception as error:  # noqa: BLE001 - the plan knows some, and lets the others through
+        except Exception as error:  # noqa: BLE001 - the plan handles some, and lets the others through
             answer = error
         found = next_of(plan, answer)
     return found.value
 
 
 class End(NamedTuple, Generic[T]):
-    """What came of a plan."""
+    """The result of a plan."""
 
     value: T
 
@@ -171,15 +171,16 @@ def next_of(plan: Plan[T], answer: Answer | Exception | None) -> Statement | End
         return End(end.value)
 
 
-# --- which one it is --------------------------------------------------------------------------------------------------
+# --- recognising
+# connections---------------------------------------------------------------------------------------------
 
 
 def wrap_connection(given: Any, verb: str) -> UsersConnection:
-    """Return what runs statements on a connection of a user's that does not need to be awaited.
+    """Wrap a user's sync connection.
 
     Args:
         given: SQLAlchemy's ``Connection`` or ``Session``, or a driver's connection.
-        verb: the name of what was called, for errors.
+        verb: the name of the called method, for errors.
 
     Raises:
         UnsupportedTransaction: it is something else, or commits each statement by itself.
@@ -195,7 +196,7 @@ def require_transaction(verb: str, *, commits_each: bool) -> None:
     """Raise if the next statement would be committed by itself.
 
     Raises:
-        UnsupportedTransaction: it would.
+        UnsupportedTransaction: the connection is in autocommit mode.
     """
     if commits_each:
         raise UnsupportedTransaction(
@@ -205,7 +206,7 @@ def require_transaction(verb: str, *, commits_each: bool) -> None:
 
 
 def _through_sqlalchemy(given: Any, verb: str) -> UsersConnection | None:
-    """Return SQLAlchemy's own objects as what runs statements; these are known only if the caller has imported them."""
+    """Wrap SQLAlchemy's own objects; they can be recognised only if the caller has imported SQLAlchemy."""
     alchemy, orm = sys.modules.get("sqlalchemy"), sys.modules.get("sqlalchemy.orm")
     aio = sys.modules.get("sqlalchemy.ext.asyncio")
     if aio is not None and isinstance(given, (aio.AsyncSession, aio.AsyncConnection, aio.async_scoped_session)):
@@ -228,7 +229,7 @@ def _through_sqlalchemy(given: Any, verb: str) -> UsersConnection | None:
 def _through_django(given: Any) -> UsersConnection | None:
     base, utils = sys.modules.get("django.db.backends.base.base"), sys.modules.get("django.utils.connection")
     if utils is not None and type(given) is utils.ConnectionProxy:  # django.db.connection
-        given = given._connections[given._alias]  # noqa: SLF001 - it gives each attribute, and is of no class
+        given = given._connections[given._alias]  # noqa: SLF001 - a proxy of all attributes, without a class
     return _OfDjango(given) if base is not None and isinstance(given, base.BaseDatabaseWrapper) else None
 
 
@@ -253,7 +254,7 @@ _ASYNC_ONLY = {"asyncpg", "aiosqlite", "aiomysql", "asyncmy"}
 
 
 def wrap_driver(given: Any) -> OfDriver | None:
-    """Return what runs statements on a driver's connection; ``None``: it is of no driver that is known here."""
+    """Wrap a driver's connection; ``None``: the driver is not known here."""
     packages = [kind.__module__.partition(".")[0] for kind in type(given).__mro__]
     kind = next((_OF_PACKAGE[package] for package in packages if package in _OF_PACKAGE), None)
     return None if kind is None or not hasattr(given, "cursor") or "Async" in type(given).__name__ else kind(given)
@@ -273,7 +274,7 @@ class OfDriver(UsersConnection):
         return self.raw.cursor()
 
     def read_rows(self, cursor: Any) -> list[tuple[Any, ...]]:
-        """Return what a statement gave."""
+        """Return the rows of a statement."""
         return [] if cursor.description is None else [tuple(row) for row in cursor.fetchall()]
 
     def execute_text(self, text: str, values: Mapping[str, Any]) -> Answer:
@@ -287,7 +288,7 @@ class OfDriver(UsersConnection):
 
 
 def is_two_phase(raw: Any) -> bool:
-    """Whether ``tpc_begin`` was called on a connection of psycopg's, which tells it nowhere else."""
+    """Whether ``tpc_begin`` was called on a psycopg connection, which has no public attribute for it."""
     return getattr(raw, "_tpc", None) is not None
 
 
@@ -340,7 +341,7 @@ class _MySqlClient(OfDriver):
         return self.raw.cursor(sys.modules["MySQLdb.cursors"].Cursor)
 
     def commits_each(self) -> bool:
-        return bool(self.raw.get_autocommit())  # whether BEGIN was said all the same, this driver does not tell
+        return bool(self.raw.get_autocommit())  # this driver does not report whether BEGIN was sent
 
 
 class _Sqlite(OfDriver):
@@ -364,13 +365,13 @@ class _Sqlite(OfDriver):
     def ready(self) -> Iterator[None]:
         raw = self.raw
         if begun := not raw.in_transaction:
-            # Python would begin one before the first write only, and what was read before could be outdated by then.
+            # Python would begin only before the first write, when the earlier reads could be outdated.
             raw.execute("BEGIN IMMEDIATE")
         texts, raw.text_factory = raw.text_factory, str
         try:
             yield
         except BaseException:
-            if begun:  # nothing of the user's is in it, and it has the write lock of the file, perhaps of another one
+            if begun:  # nothing of the user's is in it, and it holds the write lock of a file
                 raw.rollback()
             raise
         finally:
@@ -387,10 +388,10 @@ _OF_PACKAGE: Mapping[str, type[OfDriver]] = {
 
 
 class OfSqlalchemy(UsersConnection):
-    """SQLAlchemy's connection, whatever its driver; text with names is taken by those that it must translate for."""
+    """SQLAlchemy's connection, with any driver; with those for which it must translate, statements have ``:name``."""
 
     def __init__(self, connection: Any, alchemy: Any, session: Any = None) -> None:
-        """Take a connection; ``session``: the ORM's, which it is of."""
+        """Wrap a connection; ``session``: the ORM session that it belongs to."""
         self._connection, self._alchemy, self._session = connection, alchemy, session
         name = connection.dialect.name
         self.database = _DATABASES.get(name, name)
@@ -398,7 +399,7 @@ class OfSqlalchemy(UsersConnection):
         self._driver = wrap_driver(connection.connection.driver_connection)
 
     def call_after_commit(self, call: Callable[[], object], who: object) -> bool:
-        """Have something called when the session's transaction has ended; a connection alone has no hook."""
+        """Call ``call`` when the session's transaction has ended; a connection alone has no hook."""
         session, event = self._session, self._alchemy.event
         if session is None:
             return False
@@ -424,7 +425,7 @@ class OfSqlalchemy(UsersConnection):
 
     @property
     def is_two_phase(self) -> bool:
-        """Whether the transaction is to be prepared first."""
+        """Whether the transaction is two-phase."""
         return isinstance(self._connection.get_transaction(), self._alchemy.TwoPhaseTransaction)
 
     def commits_each(self) -> bool:
@@ -435,7 +436,7 @@ class OfSqlalchemy(UsersConnection):
         )
 
     def _awaited_commits_each(self) -> bool:
-        """Whether a driver that is awaited does: ``isolation_level=`` of the engine is no option of its connections."""
+        """Whether an async driver commits each: ``isolation_level=`` of the engine is no option of its connections."""
         dialect = self._connection.dialect
         if self.database == "sqlite" and self.is_open:
             return False
@@ -446,12 +447,12 @@ class OfSqlalchemy(UsersConnection):
 
     @contextmanager
     def ready(self) -> Iterator[None]:
-        """See to it that a transaction is open."""
+        """Ensure that a transaction is open."""
         if self._driver is not None:
             with self._driver.ready():
                 yield
             return
-        if self.database == "sqlite" and not self.is_open:  # of a driver that is awaited
+        if self.database == "sqlite" and not self.is_open:  # of an async driver
             self._connection.exec_driver_sql("BEGIN IMMEDIATE")
         yield
 
@@ -467,7 +468,7 @@ class OfSqlalchemy(UsersConnection):
 
 
 class _OfDjango(UsersConnection):
-    """Django's connection, by its own cursor: so its log, its counts of queries and its wrappers know of it."""
+    """Django's connection, by its own cursor: so its log, query counts and wrappers see the statements."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection

@@ -1,9 +1,9 @@
--- Which pending occurrences a session may take: highest level first, then earliest due, then oldest, within what
--- functions, concurrency and overlap allow, of what is due by `til`. With `oldest` the class has no say, and all levels of
--- a priority are as one. Chooses, and takes out what has no business in an index (see occurrences.lua). Lines are merged
--- by their heads; a line is looked into only when its head is next. Beyond `limit` come up to `reserve` that may wait on
--- their node for a free slot: first attempts, or those after failures, of jobs that go on after a crash, without a limit
--- or a turn. What may not is overtaken by none of them.
+-- Select the pending occurrences that a session may claim: highest level first, then earliest due, then oldest, within
+-- functions, concurrency and overlap, of those due by `til`. With `oldest` classes are ignored, and all levels of a
+-- priority count as one. It also removes wrong entries from an index (see occurrences.lua). Lines are merged by their
+-- heads; a line is read only when its head is next. After `limit`, up to `reserve` more are selected to wait on their
+-- node for a free slot: first attempts, or those after failures, of jobs that are retried after a crash, without a limit
+-- or a turn. They do not overtake an occurrence that cannot be reserved.
 -- needs: starting runs_left
 
 local PAGE = 64
@@ -30,7 +30,7 @@ local function choose(session, limit, left_out, til, reserve, oldest)
     return found
   end
 
-  -- The one whose turn it is of those that overlap is for, if none of them runs.
+  -- The occurrence whose turn it is, of those subject to overlap, if none of them runs.
   local function turn_of(job)
     local busy = of_job(job, 'busy')
     for _, id in ipairs(call('SMEMBERS', busy)) do
@@ -62,7 +62,7 @@ local function choose(session, limit, left_out, til, reserve, oldest)
     return line.due <= til
   end
 
-  -- Look into the line that a head stands for; nil if nothing of it can be taken.
+  -- Read the line of a head; nil if nothing of it can be claimed.
   local function open_line(level, head)
     local name = string.sub(head, 16)
     local number, kind = string.match(name, '^(%d+):(%a)$')
@@ -92,13 +92,13 @@ local function choose(session, limit, left_out, til, reserve, oldest)
     table.insert(open, at, line)
   end
 
-  -- An entry that is not late, and of which everything is as it must be to be started.
+  -- An entry that is not late, and valid, so that it can be started.
   local function claimable(row)
     local whole_numbers = tonumber(row.attempt or 0) < LARGEST_COUNT and tonumber(row.due) and tonumber(row.level)
     return whole_numbers and tonumber(row.created) and row.job and row.key and row.origin and row.payload and not is_late(row)
   end
 
-  -- The heads of the lines of a level, one after the other: `head` is the next; nil: there is none that is due.
+  -- The heads of the lines of a level, one after the other: `head` is the next; nil: none is due.
   local function heads_of(level)
     local heads = { level = level, page = {}, at = 0, seen = 0 }
 

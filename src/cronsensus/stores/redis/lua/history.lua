@@ -1,9 +1,9 @@
--- How eras, pauses, retired jobs, releases and entries of the trail go.
+-- Deletes old eras, pauses, retired jobs, releases and entries of the trail.
 -- needs: retiring releases pruning
 
 local MOST_ENTRIES = 500
 
--- Delete a retired job of which nothing is left, and say so.
+-- Delete a retired job without any other rows; return whether.
 local function forget_job(job)
   local key = job_key(job)
   local row = read(key, 'name', 'retired_at', 'waiting_until')
@@ -26,7 +26,7 @@ local function forget_job(job)
   return true
 end
 
--- Delete the eras and pauses of a living job that were over before a time and owe nothing.
+-- Delete the eras and pauses of a living job that ended before a time, without undecided times.
 local function forget_history(job, bound)
   local key = job_key(job)
   local row = read(key, 'watermark', 'next_due', 'retired_at', 'horizon')
@@ -79,7 +79,7 @@ local function forget_trail()
   return #entries == MOST_ENTRIES
 end
 
--- A release that another one replaced a year ago is forgotten, unless a session of it lives.
+-- A release that was replaced a year ago is deleted, unless it has a live session.
 local function forget_releases()
   local all, replaced = call('HGETALL', RELEASES), nil
   for index = 2, #all, 2 do

@@ -26,7 +26,7 @@ local function gather(command, key, one, other)
   end
 end
 
--- Do something once, after what is gathered is sent.
+-- Do something once, after the gathered changes are sent.
 local function afterwards(name, act)
   if not waiting[name] then
     waiting[name] = true
@@ -42,7 +42,7 @@ end
 send = function()
   for _, words in ipairs(commands) do
     for start = 3, #words, MOST_WORDS do
-      -- What leads to one job, or to one batch, may be broken, and stops that alone.
+      -- A damaged index of a job or a batch stops only that one.
       local alone = string.find(words[2], OF_ONE_JOB, 1, true) == 1 or string.find(words[2], OF_ONE_BATCH, 1, true) == 1
       local act = alone and try or run
       act(call, words[1], words[2], unpack(words, start, math.min(start + MOST_WORDS - 1, #words)))
@@ -55,8 +55,8 @@ send = function()
 end
 
 -- Where pending occurrences stand: one line for each level, job and kind, and for each level the heads of its lines. A
--- level is priority and class in one number, the higher is claimed first (model/claim_order.py). So a claim passes over a
--- job that is full or not for its node in one step, however much of it waits.
+-- level is priority and class in one number, the higher is claimed first (model/claim_order.py). So a claim skips a
+-- job that is full or not for its node in one step, however long its queue is.
 
 local LEVELS = SPACE .. 'levels'
 local CLASSES = 3

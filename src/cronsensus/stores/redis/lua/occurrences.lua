@@ -4,7 +4,7 @@
 local NUMBER = '%014.0f' -- of an occurrence
 local PENDING, EXPIRING, RUNNING, IDS = SPACE .. 'pending', SPACE .. 'expiring', SPACE .. 'running', SPACE .. 'ids'
 local SERIAL = { schedule = true, manual = true, backfill = true }
--- What is looked for by its state; the succeeded ones are nearly all there are.
+-- The states with an index; nearly all occurrences are succeeded, which has none.
 local INDEXED = { failed = true, cancelled = true, skipped = true, missed = true }
 
 local PARKED = SPACE .. 'parked'
@@ -14,7 +14,7 @@ local function occurrence_key(id)
   return SPACE .. 'occurrence:' .. id
 end
 
--- What the changes below need to know of an occurrence.
+-- The fields of an occurrence that the changes below need.
 local function occurrence(id)
   return read(
     occurrence_key(id),
@@ -23,7 +23,7 @@ local function occurrence(id)
   )
 end
 
--- The items of a batch that are in a state. A set goes with the last that is in it.
+-- The items of a batch in a state. A set is deleted with its last member.
 local function items_key(batch, state)
   return SPACE .. 'items:' .. batch .. ':' .. state
 end
@@ -40,7 +40,7 @@ local function leave_items(id, row, state)
   end
 end
 
--- Work out when a reserved attempt began that has gone on for so many microseconds; whether it was reserved.
+-- Compute the start of a reserved attempt that has been running for so many microseconds; return whether it was reserved.
 local function begin_reserved(row, ran)
   local reserved = row.state == 'running' and row.reserved
   if reserved then
@@ -49,7 +49,7 @@ local function begin_reserved(row, ran)
   return reserved
 end
 
--- Whether an occurrence runs under the token and, if one is named, for the session.
+-- Whether an occurrence runs under the token and, if given, for the session.
 local function is_current(row, token, session)
   return row.state == 'running' and row.token == token and (not session or row.session == session)
 end
@@ -58,10 +58,10 @@ local function line_of(row)
   return row.job .. (SERIAL[row.origin] and ':s' or ':w')
 end
 
--- Redis 7.0 starts without the transaction in whose middle an append-only file ends, but leaves the begin of it in the file;
--- at the next start that half is carried out after all. Then an index may list what its row denies: what is over, another
--- job's, nothing. No node may run such an entry for ever, or wait for it. The row is right: an entry that it denies is
--- removed by the first script that meets it.
+-- If an append-only file ends in the middle of a transaction, Redis 7.0 starts without that transaction, but leaves its
+-- beginning in the file; the next start carries out that half. Then an index may have entries that contradict their rows:
+-- an ended occurrence, another job's, or none. No node may run such an entry again and again, or wait for it. The row is
+-- right: the first script that reads a wrong entry removes it.
 local function drop_unless_running(id, index, command)
   if read(occurrence_key(id), 'state').state == 'running' then
     return false
@@ -134,7 +134,7 @@ end
 
 local kept, prunable = {}, {}
 
--- Have a job looked at once what it now has was kept for long enough.
+-- Have a job pruned once its present rows were kept for long enough.
 local function look_for_pruning_after(keep, job)
   if not kept[job] then
     kept[job] = true
@@ -195,7 +195,7 @@ local function create(job, row)
   return id
 end
 
--- Keep what is known of an attempt that ended otherwise than its occurrence did; what ended with it stands in the row.
+-- Keep the record of an attempt that did not end its occurrence; the last attempt is in the row.
 local function record_run(id, row, finish, reason, problem)
   local null = cjson.null
   call('RPUSH', SPACE .. 'attempts:' .. id, cjson.encode({
@@ -210,7 +210,7 @@ local function due_again(row)
   return tonumber(row.due) < latest and row.due or whole(latest)
 end
 
--- Make a running occurrence pending again. `changes` are further fields and values, in turns.
+-- Make a running occurrence pending again. `changes` are further fields and values, alternately.
 local function put_back(id, row, due, changes)
   leave_running(id, row)
   row.state, row.due = 'pending', due
@@ -219,7 +219,7 @@ local function put_back(id, row, due, changes)
   enter_pending(id, row)
 end
 
--- Give an occurrence its final state. `changes` are further fields and values, in turns.
+-- Give an occurrence its final state. `changes` are further fields and values, alternately.
 local function close(id, row, state, changes)
   if row.state == 'running' then
     leave_running(id, row)
@@ -244,7 +244,7 @@ local function close(id, row, state, changes)
   return true
 end
 
--- Make a pending occurrence due at a time, parked no more; a batch goes first then. `changes` are further fields and
+-- Make a parked occurrence due at a time; a batch is then claimed first. `changes` are further fields and
 -- values, in turns.
 local function wake(id, row, due, changes)
   row.due = due
@@ -277,7 +277,7 @@ local function active(job, overlap)
   return overlap == 'allow' and 0 or call('ZCARD', of_job(job, 'serial'))
 end
 
--- Give the verdict missed(late) to what never started and is past its expiry; what is beyond the bound is passed over.
+-- Give the verdict missed(late) to occurrences that never started and are past their expiry, up to a bound.
 local function expire()
   for _, id in ipairs(call('ZRANGEBYSCORE', EXPIRING, '-inf', '(' .. NOW, 'LIMIT', 0, 1000)) do
     local row = occurrence(id)

@@ -1,6 +1,6 @@
--- What a node says of runs that it holds: what they tell, how they ended, which it gives back. Each lands only if its
--- occurrence is still running under its token, which is asked in this one step; a result that comes second finds another
--- token, or the state that the first one left.
+-- The report of a node about its runs: notes, ends, released claims. Each is written only if its occurrence is still
+-- running under its token, which is compared in the same step; the second of two results finds another token, or the
+-- state after the first.
 -- needs: ending
 
 local function keep_note(id, token, progress, lines, session, ran)
@@ -26,7 +26,7 @@ local ANSWERS = {
   snoozed = 'pending',
 }
 
--- Answer for a run that is not current: as the first time if this token finished it, else no.
+-- Answer for a run that is not current: with the first answer if this token ended it, else "not accepted".
 local function answer_again(id, row, token, session, unrecorded)
   if unrecorded and row.token == token and row.state == 'pending' then
     return { true, 'pending' }
@@ -46,7 +46,7 @@ local function answer_again(id, row, token, session, unrecorded)
   return { false, row.state }
 end
 
--- `record` is the word under which the attempt is recorded, or false. What follows is {'final', state, result},
+-- `record` is the end under which the attempt is recorded, or false. The next state is {'final', state, result},
 -- {'again', wait, failed, note} or {'parked', on, listed}.
 local function settle(id, token, session, ran, record, reason, problem, follows)
   local row = occurrence(id)
@@ -58,7 +58,7 @@ local function settle(id, token, session, ran, record, reason, problem, follows)
   end
   local kind, what, more, note = unpack(follows, 1, 4)
   if row.cancel and kind ~= 'final' then
-    kind, what, more, reason = 'final', 'cancelled', false, row.cancel -- asked to stop: it does not come back
+    kind, what, more, reason = 'final', 'cancelled', false, row.cancel -- asked to stop: it does not run again
   end
   local reserved = begin_reserved(row, ran)
   local changes = {}
@@ -105,7 +105,7 @@ local function settle(id, token, session, ran, record, reason, problem, follows)
   return { true, 'pending' }
 end
 
--- A claim that had begun (`why` is given) goes the way of a takeover; of another one the attempt is given back too.
+-- A claim that had started (`why` is given) ends like a takeover; for any other the attempt does not count.
 local function give_back(id, token, session, why, crashed)
   local row = occurrence(id)
   if not is_current(row, token, session) then

@@ -18,7 +18,7 @@ end
 
 local holders = {}
 
--- What starting and ending runs needs to know of a session, read once.
+-- The fields of a session that starting and ending runs need, read once.
 local function holder_of(session)
   holders[session] = holders[session] or read(session_key(session), 'node', 'number', 'functions')
   return holders[session]
@@ -57,8 +57,8 @@ local function turning(knows_guests)
   return found, false
 end
 
--- See to it that the store says which it is, and when it began: a space that was emptied has no identity until a session
--- is opened, and then another one.
+-- Ensure that the store has an identity, with its beginning: an emptied namespace has none until a session is opened,
+-- and then a new one.
 local function have_identity()
   if not identity then
     identity = redis.sha1hex(NOW .. ARGV[1])

@@ -1,7 +1,7 @@
 -- Pending occurrences become running, each under a new token.
 -- needs: occurrences tokens firing
 
--- What starting needs to know of an occurrence.
+-- The fields of an occurrence that starting needs.
 local function pending_row(id)
   local row = read(
     occurrence_key(id),
@@ -12,14 +12,14 @@ local function pending_row(id)
   return row
 end
 
--- Let others see that a session holds runs, and set its lease.
+-- Index a session that holds runs, and set its lease.
 local function hold(session, number, lease)
   call('ZADD', SPACE .. 'holding', number, session)
   set_lease(session, lease)
 end
 
--- Start occurrences for a live session and set its lease; taken `ahead`, each begins when it is due, and those behind the
--- first `limit` wait for free slots. Returns the claims, and the definitions that they are of.
+-- Start occurrences for a live session and set its lease; claimed `ahead`, each starts when it is due, and those after the
+-- first `limit` wait for free slots. Returns the claims, and their definitions.
 local function start(chosen, session, lease, ahead, limit)
   local claims, specs, told = {}, {}, {}
   if #chosen == 0 then
@@ -41,7 +41,7 @@ local function start(chosen, session, lease, ahead, limit)
         call('HSET', key, 'due', NOW)
       end
     end
-    -- A look that only waited has left no attempt, and why it waits.
+    -- A snoozed attempt was not counted, and left its reason.
     if attempt > 1 or row.reason or row.parked then
       call('HDEL', key, 'reason', 'error', 'parked')
     end
@@ -91,9 +91,9 @@ local function goes_before(one, other)
   return due < other_due or (due == other_due and one.claim[1] < other.claim[1])
 end
 
--- Carry out plans with one occurrence each, all of which may start at once, and start these: then they stand in no index
--- of what waits. Returns which plans were carried out, the claims, and the definitions that they are of; nil where
--- something is not as it mostly is, and then nothing was done.
+-- Carry out plans with one occurrence each, all of which may start at once, and start these without indexing them as
+-- pending. Returns which plans were carried out, the claims, and their definitions; nil if something is not as usual, and
+-- then nothing was done.
 local function fire_and_start(plans, session, lease, til)
   local last = tonumber(last_occurrence or 0)
   if not last or whole(last) ~= (last_occurrence or '0')

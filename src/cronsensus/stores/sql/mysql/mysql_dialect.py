@@ -1,4 +1,4 @@
-"""What is particular about MySQL: InnoDB's locks, the server's clock, statements that take many rows."""
+"""The dialect of MySQL and MariaDB: InnoDB's locks, the server's clock, statements that take many rows."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _WRITE = "START TRANSACTION"
 _SERVER, _INJECTED = "server", "injected"
 
 BEFORE_COMMIT = "before_commit"
-"""The attribute of a driver's error that says that the COMMIT had not been sent when it was met."""
+"""The attribute of a driver's error: whether the COMMIT had not been sent when it occurred."""
 
 
 class MysqlDialect(Dialect):
-    """What is particular about MySQL and MariaDB."""
+    """The dialect of MySQL and MariaDB."""
 
     engine_url = "mysql+pymysql://"
     groups_by_seeking = True
@@ -44,7 +44,7 @@ class MysqlDialect(Dialect):
     sends_later = True
 
     def __init__(self, url: MysqlUrl, clock: Clock | None) -> None:
-        """Make a dialect for one database."""
+        """Make a dialect for a database."""
         self.url = url
         self._clock = clock
         self.server_epoch = _SERVER if clock is None else _INJECTED
@@ -70,22 +70,22 @@ class MysqlDialect(Dialect):
     # --- transactions -------------------------------------------------------------------------------------------------
 
     def begin_read(self, connection: Connection) -> None:
-        """Begin on one snapshot, and read the clock; a reader waits for no writer."""
+        """Begin on a snapshot, and read the clock; a reader waits for no writer."""
         self._begin_transaction(connection, self._read)
 
     def begin_write(self, connection: Connection) -> None:
-        """Begin, and read the clock. What another transaction commits meanwhile, the next statement sees."""
+        """Begin, and read the clock. The next statement sees what another transaction commits meanwhile."""
         self._begin_transaction(connection, driver_of(connection).hold_rows() + self._write)
 
     def begin_lent(self, connection: Connection) -> None:
-        """Begin at the server's own isolation, which the code of a job may count on."""
+        """Begin at the server's own isolation level, on which the code of a job may rely."""
         with driver_of(connection).cursor() as cursor:
             self._send_text(cursor, _WRITE)
 
     def _begin_transaction(self, connection: Connection, text: str) -> None:
         asked_at = self.monotonic()
         with driver_of(connection).cursor() as cursor:
-            # All in one journey. The moment before it is sent bounds from below when the server's clock was read.
+            # All in a single trip. The server's clock was read after the moment just before sending.
             self._send_text(cursor, text)
             while cursor.nextset():
                 pass
@@ -97,7 +97,7 @@ class MysqlDialect(Dialect):
         """Do nothing: the lock is not a transaction's, see ``migrating``."""
 
     def read_clocks(self, connection: Connection) -> Reading:
-        """Return the server's clock as it was read when the transaction began; where that was used, read it again."""
+        """Return the server's clock as it was read when the transaction began; if that was used, read it again."""
         if self._clock is not None:
             now = to_micros(self._clock.now())
             return Reading(now, now, _INJECTED, self._clock.monotonic())
@@ -113,18 +113,18 @@ class MysqlDialect(Dialect):
         return None if self._clock is None else to_micros(self._clock.now())
 
     def monotonic(self) -> float:
-        """Return the clock of this host, or the one that comes with an injected clock."""
+        """Return the clock of this host, or the injected clock's."""
         return super().monotonic() if self._clock is None else self._clock.monotonic()
 
     def lease_now(self, reading: Reading) -> int:
-        """Return the server's clock as it is now at the latest, by the time that passed here since before it was read.
+        """Return an upper bound of the server's clock now, from the time that passed here since before it was read.
 
-        What the network took is in it: nothing that must be exact is judged by it.
+        The time on the network is included: nothing that must be exact is judged by it.
         """
         return reading.lease + round((self.monotonic() - reading.asked_at) * 1_000_000)
 
-    def can_glance(self, connection: Connection) -> bool:  # noqa: ARG002 - none of them minds
-        """Save a look the journeys of START TRANSACTION and COMMIT."""
+    def can_glance(self, connection: Connection) -> bool:  # noqa: ARG002 - true for all
+        """Save the trips of START TRANSACTION and COMMIT."""
         return True
 
     def is_gone(self, connection: Connection) -> bool:
@@ -132,7 +132,7 @@ class MysqlDialect(Dialect):
         return not driver_of(connection).open
 
     def is_duplicate(self, error: Exception) -> bool:
-        """Whether a unique key let another row in."""
+        """Whether a unique key already has a row."""
         return mysql_errors.is_duplicate(error)
 
     def is_cut(self, error: Exception) -> bool:
@@ -144,7 +144,7 @@ class MysqlDialect(Dialect):
         return mysql_errors.is_cut(error) and not isinstance(error.__cause__ or error.__context__, TimeoutError)
 
     def is_unsent(self, error: Exception) -> bool:
-        """Whether the connection was closed before the packet with the COMMIT was begun."""
+        """Whether the connection was closed before the packet with the COMMIT was started."""
         return self.is_closed(error) and getattr(error, BEFORE_COMMIT, False)
 
     # --- statements by name -------------------------------------------------------------------------------------------
@@ -154,17 +154,17 @@ class MysqlDialect(Dialect):
         return queries_of("mysql")[name]
 
     def query_alone(self, name: str) -> Query:
-        """Return a statement that is run for one row at a time."""
+        """Return a statement that is run for a single row at a time."""
         return queries_of("mysql", single=True)[name]
 
     def clock_value(self, connection: Connection) -> Any:
-        """Let the server put its clock in."""
+        """Return a placeholder for the server's clock, or the injected clock's value."""
         return super().clock_value(connection) if self._clock is not None else Moment()
 
     def send_statements(
         self, connection: Connection, queue: Sequence[Pending], *, begin: Begin, commit: bool
     ) -> Reading | None:
-        """Send statements in one packet, or in as many as their size needs."""
+        """Send statements in a single packet, or in as many as their size needs."""
         driver = driver_of(connection)
         together = bool(driver.client_flag & CLIENT.MULTI_STATEMENTS)
         parts: list[Part] = []
@@ -193,7 +193,7 @@ class MysqlDialect(Dialect):
         return self.read_clocks(connection) if self._clock is not None else Reading(now, now, _SERVER, asked_at)
 
     def _send_packet(self, driver: BoundedConnection, packet: Sequence[Part]) -> list[Sequence[Any]]:
-        """Send one packet; give each statement its answer, and return the rows of all of them."""
+        """Send a packet; set the answer of each statement, and return the rows of all of them."""
         found: list[Sequence[Any]] = []
         with driver.cursor() as cursor:
             try:
@@ -223,7 +223,7 @@ class MysqlDialect(Dialect):
         return rows
 
     def _send_text(self, cursor: Cursor, text: str) -> None:
-        """Run a text. What InnoDB undid in favour of another is our own "no": the connection is as good as before."""
+        """Run a text. After a deadlock raise ``TryAgain``: the connection stays usable."""
         try:
             cursor.execute(text)
         except MySQLError as error:
@@ -232,14 +232,14 @@ class MysqlDialect(Dialect):
                 raise
             raise again from error
 
-    # --- trouble and looks --------------------------------------------------------------------------------------------
+    # --- errors and settings ------------------------------------------------------------------------------------------
 
     def translate_error(self, error: Exception) -> CronsensusError | None:
         """Return what an error of the driver means to the user."""
         return mysql_errors.translate_error(error, self.url)
 
     def describe_settings(self, connection: Connection) -> dict[str, Any]:
-        """Return the settings that matter."""
+        """Return the relevant settings."""
         driver = driver_of(connection)
 
         def variables(*names: str) -> dict[str, Any]:
@@ -264,9 +264,9 @@ class MysqlDialect(Dialect):
 
 
 def _describe_galera(driver: BoundedConnection) -> dict[str, Any]:
-    """Return what a server says of its Galera cluster; nothing where it is in none.
+    """Return a server's state in its Galera cluster; nothing if it is in none.
 
-    What was refused is counted since the server started: transactions of anybody's here that met one of another server.
+    Refused transactions are counted since the server started: any client's here that conflicted with another server's.
     """
     if not is_in_galera(driver):
         return {}

@@ -1,8 +1,7 @@
-"""A connection of PyMySQL that never waits for ever, and what the server is told when one is opened.
+"""A PyMySQL connection without unbounded waits, and the session settings that it sends when it opens.
 
-Whichever side falls silent, nothing hangs: the server ends a statement that takes too long, a wait for a lock, and a
-connection that was left idle inside a transaction; and where the server itself says nothing, this side gives up a
-little later and closes the connection.
+The server ends a statement that takes too long, a wait for a lock, and a connection that was left idle inside a
+transaction. If the server itself falls silent, this side gives up a little later and closes the connection.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from cronsensus.stores.sql.bounds import USER_TRANSACTION_IDLE_SECONDS, VERB_IDL
 from cronsensus.stores.sql.mysql.mysql_url import MysqlUrl
 
 BEYOND = 5.0
-"""Seconds that this side waits longer than the server, which gives up in better order."""
+"""Seconds that this side waits longer than the server, whose own timeout leaves a usable connection."""
 LENT_PATIENCE = 3600.0
 """Seconds that a statement of a job's own code may take."""
 _OLDEST_MARIADB = (10, 6)
@@ -32,19 +31,19 @@ _OLDEST_MYSQL = (8, 0, 17)
 """Since 10.6 and 8.0.1 there is SKIP LOCKED, since 8.0.17 a collation that compares exactly."""
 _MODE = "STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
 _KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 10_000}
-"""A peer that is silently gone is found out in seconds. What a platform does not know, it does without."""
+"""A dead peer is noticed in seconds. Options that a platform does not have are left out."""
 
 
 class BoundedConnection(pymysql.connections.Connection):
-    """A connection on which no call takes for ever; one that would is closed.
+    """A connection on which no call takes for ever: a call that would is ended by closing the connection.
 
     Attributes:
-        is_mariadb: which of the two it is.
-        version: of the server, as it says it.
-        limits: seconds after which the server ends this connection when it lies idle inside of a transaction that
-            writes, and outside; ``None``: it tells the two apart by itself.
+        is_mariadb: whether the server is MariaDB, not MySQL.
+        version: of the server, as it reports it.
+        limits: seconds after which the server ends this connection when it lies idle: inside of a transaction that
+            writes, and outside; ``None``: the server has separate limits for the two.
         shown, lock, shows: the session whose sign of life is on this connection, the lock that is the sign, and whether
-            a lock means something here; see ``mysql_presence``.
+            locks work on this server; see ``mysql_presence``.
     """
 
     is_mariadb = False
@@ -57,7 +56,7 @@ class BoundedConnection(pymysql.connections.Connection):
     _committed = False
 
     def hold_rows(self) -> str:
-        """Return what to say before a transaction that writes, so that none waits for one that stands still."""
+        """Return SQL to send before a transaction that writes: if it stands still, the server soon ends it."""
         if self.limits is None:
             return ""
         self._holds_rows = True
@@ -70,28 +69,28 @@ class BoundedConnection(pymysql.connections.Connection):
 
     @property
     def greeted_by(self) -> int:
-        """The number of the thread that greeted this client."""
+        """The id of the server's thread for this connection."""
         return int(cast("Any", self).thread_id())
 
     def keep_idle_for(self, seconds: int) -> None:
-        """Let the server keep this connection for so long while it is not used."""
+        """Have the server keep this connection for so many seconds while it is idle."""
         run_text(self, f"SET SESSION wait_timeout = {seconds}")
         if self.limits is not None:
             self.limits = self.limits[0], seconds
 
     def _create_ssl_ctx(self, sslp: Any) -> ssl.SSLContext:
-        """Return what PyMySQL would, without its 20 ms of work where no authority was named.
+        """Return PyMySQL's TLS context, without its 20 ms of work if the URL names no authority.
 
-        It then uses TLS if the server offers it, and verifies nothing; yet for every connection it first reads all of
-        the system's certificates.
+        PyMySQL then uses TLS if the server offers it, and verifies nothing; yet for every connection it first reads all
+        of the system's certificates.
         """
         return super()._create_ssl_ctx(sslp) if sslp else _unverified_tls()  # type: ignore[misc]
 
     def query(self, sql: Any, unbuffered: bool = False) -> int:  # noqa: FBT001, FBT002 - PyMySQL's
         """Run a statement; return how many rows it touched, or found.
 
-        The connection is closed if a signal handler raises between two packets. The next answer would be the one
-        before: what would roll back failed by that, and this was told in place of the user's exception.
+        If a signal handler raises between two packets, the connection is closed. Otherwise the next call would read
+        this statement's answer: a rollback failed like that, and its error hid the user's exception.
         """
         try:
             return int(super().query(sql, unbuffered))
@@ -102,7 +101,7 @@ class BoundedConnection(pymysql.connections.Connection):
             raise
 
     def next_result(self, unbuffered: bool = False) -> int:  # noqa: FBT001, FBT002 - PyMySQL's
-        """Read the answer to the next of several statements; closed as in ``query``."""
+        """Read the answer to the next of several statements; an exception closes the connection, as in ``query``."""
         try:
             return int(super().next_result(unbuffered))
         except pymysql.err.MySQLError:
@@ -112,7 +111,7 @@ class BoundedConnection(pymysql.connections.Connection):
             raise
 
     def be_patient(self, seconds: float) -> None:
-        """Let a call take so long from now on. PyMySQL has no word for it; these names it has always had."""
+        """Set the time limit of calls from now on. PyMySQL has no method for it; these attributes always existed."""
         self._read_timeout = self._write_timeout = seconds
 
     def commit(self) -> None:
@@ -123,13 +122,13 @@ class BoundedConnection(pymysql.connections.Connection):
             super().commit()
 
     def word_of_end(self, word: str) -> list[str]:
-        """Return what to say to end a transaction; from then on the connection may lie idle."""
+        """Return the statements that end a transaction and set the limit for an idle connection."""
         if not self._holds_rows or self.limits is None:
             return [word]
         return [word, f"SET SESSION wait_timeout = {self.limits[1]}"]
 
     def has_committed(self) -> None:
-        """Be told that the COMMIT went with other statements: the next one has nothing to do."""
+        """Note that the COMMIT was sent with other statements, so the next ``commit`` does nothing."""
         self._holds_rows, self._committed = False, True
 
     def rollback(self) -> None:
@@ -159,10 +158,10 @@ def _unverified_tls() -> ssl.SSLContext:
 
 
 def open_connection(url: MysqlUrl, *, patience: float | None = None) -> BoundedConnection:
-    """Open a connection in autocommit mode: transactions are begun by us alone, never behind our back.
+    """Open a connection in autocommit mode: only our own BEGIN starts a transaction, never the driver.
 
     Args:
-        url: where.
+        url: of the server and database.
         patience: seconds that a statement may take; ``None``: the URL's ``timeout``.
 
     Raises:
@@ -189,10 +188,11 @@ def is_in_galera(driver: BoundedConnection) -> bool:
 
 
 def _catch_up(driver: BoundedConnection) -> None:
-    """Wait until a server of a Galera cluster has carried out all that the others acknowledged so far.
+    """Wait until a Galera server has applied everything that the other servers have acknowledged so far.
 
-    A proxy may have led here in place of a server that is gone. What that one acknowledged last is certified here, and
-    may not be written yet. From now on this server is the one that is written to, so no statement needs to wait again.
+    A proxy may have led here in place of a server that is gone. The last transactions that it acknowledged are
+    certified here, but perhaps not applied yet. From now on this server is the one that is written to, so no statement
+    needs to wait again.
     """
     run_text(driver, "SET SESSION wsrep_sync_wait = 1")
     run_text(driver, "SELECT 1")
@@ -200,9 +200,9 @@ def _catch_up(driver: BoundedConnection) -> None:
 
 
 def open_for_jobs(url: MysqlUrl) -> BoundedConnection:
-    """Open a connection for the code of jobs: with the server's own settings, as that code expects them.
+    """Open a connection for the code of jobs, with the server's own settings, as that code expects them.
 
-    But for one: what is left idle in a transaction is ended. MySQL can do so only with all that is idle.
+    The exception: a connection idle in a transaction is ended. MySQL's limit applies to all idle connections.
     """
     driver = _connect_driver(url, 0)
     limit = "idle_transaction_timeout" if driver.is_mariadb else "wait_timeout"
@@ -210,7 +210,7 @@ def open_for_jobs(url: MysqlUrl) -> BoundedConnection:
         shortest = (
             f"IF(@@{limit} = 0, {USER_TRANSACTION_IDLE_SECONDS}, LEAST(@@{limit}, {USER_TRANSACTION_IDLE_SECONDS}))"
         )
-        # MySQL takes nothing for a number of seconds that might be another kind of number.
+        # MySQL accepts only an expression whose type is certainly an integer.
         run_text(driver, f"SET SESSION {limit} = CAST({shortest} AS UNSIGNED)")
         driver.be_patient(LENT_PATIENCE)
     except BaseException:
@@ -228,20 +228,20 @@ def _connect_driver(url: MysqlUrl, flags: int) -> BoundedConnection:
             password=url.password,
             database=url.database,
             charset="utf8mb4",
-            # Of literals among themselves; names and keys bring their own.
+            # For comparing literals; columns of names and keys have their own.
             collation="utf8mb4_bin",
             autocommit=True,
             connect_timeout=url.connect_timeout,
-            # Both alike, or PyMySQL sets the socket's timeout anew before each packet.
+            # Both equal, or PyMySQL sets the socket's timeout anew before each packet.
             read_timeout=url.timeout + BEYOND,
             write_timeout=url.timeout + BEYOND,
-            # FOUND_ROWS: an UPDATE answers how many rows it found, also where it changed nothing in them.
+            # FOUND_ROWS: an UPDATE returns how many rows matched, even if their values did not change.
             client_flag=CLIENT.FOUND_ROWS | flags,
             program_name="cronsensus",
             defer_connect=True,
             **cast("Any", url.driver),
         )
-    except OSError as error:  # of the files that the URL names; the server was not asked yet
+    except OSError as error:  # from the files that the URL names; nothing was sent yet
         raise InvalidOption(f"the URL of {url.where} names a file that cannot be read ({error}); correct it") from error
     try:
         driver.connect(None if driver.unix_socket else _reach_server(driver))
@@ -263,7 +263,7 @@ def _connect_driver(url: MysqlUrl, flags: int) -> BoundedConnection:
 
 
 def _reach_server(driver: BoundedConnection) -> socket.socket:
-    """Connect to the server; the kernel watches over the connection from then on."""
+    """Connect to the server, with keepalive by the kernel."""
     try:
         reached = socket.create_connection((driver.host, driver.port), driver.connect_timeout)
     except OSError as error:
@@ -278,9 +278,9 @@ def _reach_server(driver: BoundedConnection) -> socket.socket:
 
 
 def _refuse_old(driver: BoundedConnection, url: MysqlUrl) -> None:
-    """Learn which server answers, of which version, and raise if it cannot do what is needed.
+    """Read the server's kind and version, and raise if it is too old.
 
-    The greeting is not asked: what stands in between may greet with a version of its own.
+    The version in the greeting is not used: a proxy may greet with its own.
     """
     [(driver.version,)] = run_text(driver, "SELECT VERSION()")
     driver.is_mariadb = "mariadb" in driver.version.lower()
@@ -296,29 +296,29 @@ def _refuse_old(driver: BoundedConnection, url: MysqlUrl) -> None:
 
 
 def session_settings(url: MysqlUrl, timeout: float, *, is_mariadb: bool) -> Iterator[str]:
-    """Return what a session is told, as SQL.
+    """Return the settings of a session, as SQL.
 
-    READ COMMITTED, not the default REPEATABLE READ. There a transaction would go on reading what stood when it began,
-    although it has waited for a lock since and must see what the other one did; and InnoDB would lock the gaps between
-    rows, so that nodes that touch different rows wait for each other, and often for ever (a deadlock).
+    READ COMMITTED, not the default REPEATABLE READ. There a transaction would go on reading the state from its
+    beginning, although it has waited for a lock since and must see what the other one did; and InnoDB would lock the
+    gaps between rows, so that nodes that touch different rows wait for each other, and often deadlock.
     """
     yield "TRANSACTION ISOLATION LEVEL READ COMMITTED"
     common = {
-        # A server's init_connect may have set it to 0, after the handshake in which the driver was told that it is 1.
+        # A server's init_connect may have set it to 0, after the handshake that reported 1 to the driver.
         "autocommit": "1",
         "time_zone": "'+00:00'",
         "sql_mode": f"'{_MODE}'",
         "sql_safe_updates": "0",
-        # On a timeout InnoDB undoes the statement only; the transaction is ours to roll back, and is.
+        # On a timeout InnoDB rolls back only the statement; the caller rolls back the transaction.
         "innodb_lock_wait_timeout": str(url.lock_timeout),
-        # For somebody's ALTER TABLE; the default is a day.
+        # For another client's ALTER TABLE; the default is a day.
         "lock_wait_timeout": str(url.lock_timeout),
     }
     if is_mariadb:
         special = {"max_statement_time": f"{timeout:g}", "idle_transaction_timeout": str(longest_pause(url, timeout))}
     else:
-        # MySQL bounds only SELECT, and knows no limit for idle transactions but that of all idle connections, which is
-        # therefore another one inside of a transaction that writes.
+        # MySQL has limits only for SELECT and for all idle connections alike. So the idle limit is set to another value
+        # inside of a transaction that writes.
         special = {"max_execution_time": str(round(timeout * 1000)), "wait_timeout": str(longest_rest(timeout))}
     yield ", ".join(f"SESSION {name} = {value}" for name, value in (common | special).items()).removeprefix("SESSION ")
 
@@ -326,18 +326,18 @@ def session_settings(url: MysqlUrl, timeout: float, *, is_mariadb: bool) -> Iter
 def longest_pause(url: MysqlUrl, timeout: float) -> int:
     """Return the seconds that a transaction may stand still.
 
-    What is patient for longer than the URL says, as a migration is, may also pause for longer.
+    A caller with more patience than the URL's timeout, such as a migration, may also pause for longer.
     """
     return round(timeout if timeout > url.timeout else min(timeout, VERB_IDLE_SECONDS))
 
 
 def longest_rest(timeout: float) -> int:
-    """Return the seconds that a connection may lie idle; one that was closed is opened anew without a word."""
+    """Return the seconds that a connection may lie idle; a closed connection is silently reopened."""
     return round(3 * timeout)
 
 
 def run_text(driver: BoundedConnection, text: str) -> tuple[tuple[Any, ...], ...]:
-    """Run one statement of our own words; return its rows."""
+    """Run a statement without parameters; return its rows."""
     with driver.cursor() as cursor:
         cursor.execute(text)
         return cursor.fetchall()

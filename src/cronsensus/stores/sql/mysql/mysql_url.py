@@ -1,4 +1,4 @@
-"""What the URL of a MySQL store says."""
+"""The URL of a MySQL store: its options, defaults and errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PORT = 3306
 TIMEOUT = 10.0
 CONNECT_TIMEOUT = 5.0
 LEAST_TIMEOUT = 2.0
-"""Seconds. Waiting for a lock ends at half of it, and the server counts that in whole ones."""
+"""Seconds. A wait for a lock ends at half of it, and the server counts that in whole seconds."""
 _TLS_TEXTS = {"ssl_ca", "ssl_cert", "ssl_key", "ssl_key_password"}
 _TLS_FLAGS = {"ssl_disabled", "ssl_verify_cert", "ssl_verify_identity"}
 _FILES = {"unix_socket", "read_default_file"}
@@ -25,10 +25,10 @@ _YES, _NO = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 
 @dataclass(frozen=True, slots=True)
 class MysqlUrl:
-    """What a URL says.
+    """A parsed URL.
 
     Attributes:
-        timeout: seconds after which a statement is given up; waiting for a row's lock ends at half of it.
+        timeout: seconds after which a statement is ended; a wait for a row's lock ends at half of it.
         connect_timeout: seconds to reach the server.
         driver: further settings of PyMySQL, by its own names: TLS, a socket file, a file of options.
     """
@@ -44,7 +44,7 @@ class MysqlUrl:
 
     @property
     def where(self) -> str:
-        """Return what names the store in messages; without the password."""
+        """Return the store's name in messages, without the password."""
         user = f"{self.user}@" if self.user else ""
         host = f"[{self.host}]" if ":" in self.host else self.host
         socket = self.driver.get("unix_socket")
@@ -52,7 +52,7 @@ class MysqlUrl:
 
     @property
     def lock_timeout(self) -> int:
-        """Return after how many seconds a wait for a row's lock is given up."""
+        """Return the seconds after which a wait for a row's lock ends."""
         return max(1, round(self.timeout / 2))
 
     @property
@@ -64,7 +64,7 @@ class MysqlUrl:
 
     @property
     def secrets(self) -> tuple[str, str]:
-        """Return what must not be shown of what the server says."""
+        """Return the texts to mask in messages of the server."""
         return self.password, str(self.driver.get("ssl_key_password", ""))
 
 
@@ -72,8 +72,7 @@ def read_url(url: str) -> MysqlUrl:
     """Read ``mysql://user:password@host:3306/database`` (or ``mariadb://…``), with options.
 
     Raises:
-        InvalidOption: it cannot be read, names no database, or has an option that does not exist. Never says the
-            password.
+        InvalidOption: it cannot be read, has no database, or has an unknown option. The message never has the password.
     """
     head, _, query = url.partition("?")
     try:
@@ -81,7 +80,7 @@ def read_url(url: str) -> MysqlUrl:
         several = "," in parts.netloc.rpartition("@")[2]
         host, port = parts.hostname, None if several else parts.port
     except ValueError:
-        # What is said of it may hold the password.
+        # The error's message may contain the password.
         raise InvalidOption(
             f"the URL {mask(head)} cannot be read; write mysql://user:password@host:3306/database, "
             "with special characters of the password as %XX"
@@ -120,7 +119,7 @@ def _with_option(url: MysqlUrl, option: str, value: str) -> MysqlUrl:
     if option == "connect_timeout":
         return replace(url, connect_timeout=max(1.0, _read_seconds(option, value)))
     if option == "charset":
-        # Many a URL has it. It changes nothing: the store's tables and connections are always this.
+        # Many URLs have it. It changes nothing: the store's tables and connections always use utf8mb4.
         if value.lower() != "utf8mb4":
             raise InvalidOption(f"charset={value!r}: the store is always utf8mb4; leave the option out")
         return url

@@ -1,9 +1,9 @@
-"""What a job mostly takes from its enqueuing or its due time to its end, each part in one trip.
+"""The usual steps of a job, each in a single trip to the server.
 
-A statement that is sent without a BEGIN commits with the trip. So the end of one run is one statement, and so is a
-claim of work; a plan with one occurrence that its node takes is two: one that locks the job, and one that sees what was
-committed before that, and does the rest. Where something is not as it mostly is, none of them writes anything, and the
-verb is carried out as ever.
+A statement that is sent without a BEGIN commits with the trip. So the end of a run is a single statement, and so is a
+claim of work. A plan with one occurrence that its node claims is two: the first locks the job, the second sees what was
+committed before that, and does the rest. If a step is not as usual, its statement writes nothing, and the verb is
+carried out in the general way.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NOW = timedelta(0)
 
 
 class Called(NamedTuple):
-    """An item whose job is known."""
+    """An item to enqueue, with its job's cached definition."""
 
     item: Item
     job: int
@@ -48,7 +48,7 @@ class Called(NamedTuple):
 
 
 def only_item(definitions: Definitions, items: Sequence[Item]) -> Called | None:
-    """Return the item that is all that is enqueued, if it is due at once and its job is known."""
+    """Return the only item that is enqueued, if it is due at once and its job is cached."""
     if len(items) != 1:
         return None
     [item] = items
@@ -79,7 +79,7 @@ def enqueue_one(tx: Transaction, called: Called) -> Enqueued | None:
 
 
 def only_end(step: Step) -> tuple[End, Final] | None:
-    """Return the end that is all of a step, if it is final."""
+    """Return the end, if the step has nothing else and the end is final."""
     if len(step.ends) != 1 or step.notes or step.give_back or step.plans or step.want is not None:
         return None
     [end] = step.ends
@@ -99,7 +99,7 @@ def close_one(tx: Transaction, end: End, then: Final) -> Done | None:
 
 
 def only_plan(tx: Transaction, step: Step, plan: Plan) -> tuple[Plan, JobSpec, Want] | None:
-    """Return the one plan of a step if that is all but a wish for work, and its one occurrence goes to this node."""
+    """Return the plan, if the step has only that and a want, and the plan's only occurrence can run on this node."""
     want = step.want
     if want is None or want.limit < 1 or step.notes or step.ends or step.give_back:
         return None
@@ -112,21 +112,21 @@ def only_plan(tx: Transaction, step: Step, plan: Plan) -> tuple[Plan, JobSpec, W
 
 
 def was_closed(driver: psycopg.Connection[Any]) -> bool:
-    """Whether the server has closed a connection while it lay idle, as far as this host has heard.
+    """Whether the server has closed a connection while it lay idle, as far as this host knows.
 
-    What is sent on such a one is lost, and nothing tells that from a step that was taken and not answered.
+    What is sent on a closed connection is lost, which looks like a step that was carried out and not answered.
     """
     if not hasattr(select, "poll"):
         with selectors.DefaultSelector() as selector:
             selector.register(driver.fileno(), selectors.EVENT_READ)
             return bool(selector.select(0))
-    poll = select.poll()  # a selector would open a file of its own, which takes a process that just woke 0.1 ms
+    poll = select.poll()  # a selector opens a file, which costs a process that just woke 0.1 ms
     poll.register(driver.fileno(), select.POLLIN)
     return bool(poll.poll(0))
 
 
 def fire_one(tx: Transaction, session: str, plan: Plan, spec: JobSpec, want: Want) -> Done | None:
-    """Carry out a plan and start its occurrence; ``None``: that is not possible just so, and nothing was written."""
+    """Carry out a plan and start its occurrence; ``None``: the usual way is not possible, and nothing was written."""
     [planned] = plan.occurrences
     policies, payload = spec.policies, write_payload(spec.args, spec.kwargs, what="arguments")
     tx.send("lock_jobs", ids=[plan.job_id], space=tx.namespace)
@@ -144,11 +144,11 @@ def fire_one(tx: Transaction, session: str, plan: Plan, spec: JobSpec, want: Wan
     )  # fmt: skip
     try:
         row = fired.row
-    except DivisionByZero:  # its session is over
+    except DivisionByZero:  # the session has ended
         return None
     if row is None:
         return None
-    if row.id is None:  # it stood there already
+    if row.id is None:  # the occurrence existed already
         return Done(carried_out=(True,))
     args, kwargs = read_payload(payload)
     claim = Claim(
@@ -170,51 +170,51 @@ def fire_one(tx: Transaction, session: str, plan: Plan, spec: JobSpec, want: Wan
 
 
 class Taken(NamedTuple):
-    """What a claim has taken, and what of it cannot be read and goes back."""
+    """The result of a claim, and the claims that cannot be read and are released."""
 
     done: Done
     back: tuple[GiveBack, ...]
 
 
 def only_want(definitions: Definitions, step: Step) -> tuple[Want, dict[str, JobSpec]] | None:
-    """Return the wish for work that is all of a step, and the definitions that may be started so."""
+    """Return the want, if the step has nothing else, and the definitions that may be claimed this way."""
     want = step.want
     if want is None or want.limit < 1 or want.reserve > 0:
         return None
     if step.plans or step.ends or step.notes or step.give_back:
         return None
-    known: dict[str, JobSpec] = {}
+    definitions_by_name: dict[str, JobSpec] = {}
     for job, definition in definitions.claimed.list_all():
         spec = definitions.specs.get(job, definition)
         if spec is not None and spec.policies.concurrency is None and spec.function in want.functions:
-            known[f"{job} {definition}"] = spec
-    return (want, known) if known else None
+            definitions_by_name[f"{job} {definition}"] = spec
+    return (want, definitions_by_name) if definitions_by_name else None
 
 
-def start_due(tx: Transaction, session: str, want: Want, known: dict[str, JobSpec]) -> Taken | None:
-    """Start what is due; ``None``: that is not possible just so, and nothing was written.
+def start_due(tx: Transaction, session: str, want: Want, definitions_by_name: dict[str, JobSpec]) -> Taken | None:
+    """Claim what is due; ``None``: the usual way is not possible, and nothing was written.
 
-    What a definition says was compared in the statement. What an occurrence says can be read only now that it has
-    started: one that cannot be read goes back.
+    The statement compares the definitions. The occurrence's own values can be read only after the claim: a claim that
+    cannot be read is released.
     """
     moment = tx.moment
     taken = tx.send(
         "take_due", space=tx.namespace, session=session, boot=tx.epoch, now=moment, moment=moment, begun=moment,
         until=moment + want.ahead // _MICROSECOND, lease=moment + want.lease // _MICROSECOND,
-        size=min(want.limit, MOST_PAGE_ROWS), known=list(known),
+        size=min(want.limit, MOST_PAGE_ROWS), known=list(definitions_by_name),
         floor=tx.dialect.floor_of_tokens(moment if isinstance(moment, int) else 0),
     )  # fmt: skip
     try:
         rows = taken.rows
-    except DivisionByZero:  # its session is over
+    except DivisionByZero:  # the session has ended
         return None
     if not rows or not rows[0].usual:
         return None
-    specs = {int(name.partition(" ")[0]): spec for name, spec in known.items()}
+    specs = {int(name.partition(" ")[0]): spec for name, spec in definitions_by_name.items()}
     claims: list[Claim] = []
     back: list[GiveBack] = []
     for row in rows:
-        if row.id is None:  # others have locked all that is due, or nothing is
+        if row.id is None:  # nothing is due, or others have locked all of it
             continue
         try:
             payload = read_claimed(row)

@@ -1,7 +1,7 @@
-"""Statements that cross the network together: libpq's pipeline.
+"""Sending several statements in a single trip: libpq's pipeline.
 
-Each statement is prepared, under a name, in the trip that first uses it; through a pooler it has no name, as the next
-transaction may get another connection of the server's. Values go as text, whose types the statement says.
+Each statement is prepared under a name, in the trip that first uses it. Through a pooler it has no name, because the
+next transaction may get another server connection. Values go as text, whose types the statement declares.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cronsensus.stores.sql.queries import LIST, NO_LIST, VALUE, Query, row_maker
 from cronsensus.stores.sql.sending import NONE, Moment, Pending, wrong_count
 
 CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-"""The time of this very moment; ``now()`` would be that of the transaction's beginning."""
+"""The present time; ``now()`` would be the time of the transaction's beginning."""
 _EXPECTED = "cronsensus_expected"
 _GUARDED = "WITH touched AS ({text} RETURNING 1) SELECT count(*), 1 / (count(*) = :{expected})::int FROM touched"
 _NUMBERS = count(1)
@@ -34,11 +34,11 @@ _NUMBERS = count(1)
 
 @dataclass(slots=True)
 class Text:
-    """A statement as the server gets it.
+    """A statement in the form for the server.
 
     Attributes:
-        order: names of the values as the text wants them.
-        name: under which connections prepare it.
+        order: names of the values, in the order of the text.
+        name: the name under which connections prepare it.
     """
 
     text: bytes
@@ -58,7 +58,7 @@ class Text:
 
 
 class Part(NamedTuple):
-    """A statement with its values, and what waits for the answer."""
+    """A statement with its values, and the object that receives the answer."""
 
     text: Text
     values: list[bytes | None]
@@ -70,7 +70,7 @@ def part_of(pending: Pending, schema: str) -> Part:
     values: dict[str, Any] = dict(pending.values)
     if pending.given is not None:
         columns = zip(*pending.given, strict=True)
-        # Arrays that are shorter than others are filled up with NULL, and one that is NULL is short.
+        # Shorter arrays are filled up with NULL, and an array of NULLs alone is sent as NULL.
         values |= {
             name: None if column.count(None) == len(column) else column
             for name, column in zip(pending.query.rows, columns, strict=True)
@@ -99,9 +99,9 @@ def compile_text(text: str, timed: frozenset[str] = frozenset(), *, guarded: boo
 
     Args:
         text: with ``:name`` in it.
-        timed: names of values that are the server's clock plus what is given: read once for each place, by a query
-            of its own, or no index would be searched for it.
-        guarded: it fails if it touches another number of rows than it is told, so that the COMMIT behind it fails too.
+        timed: names of values that are the server's clock plus the given value. Each place reads the clock in a
+            subquery, otherwise no index would be used for it.
+        guarded: the statement fails if it touches another number of rows than expected, so that the COMMIT fails too.
     """
     if guarded:
         text = _GUARDED.format(text=text, expected=_EXPECTED)
@@ -123,18 +123,18 @@ def encode_value(value: Any) -> bytes | None:
     text = array_text(value) if isinstance(value, (list, tuple)) else as_text(value)
     if text is None:
         return None
-    if "\0" in text:  # libpq would end the text there, without a word
+    if "\0" in text:  # libpq would silently end the text there
         raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
     return text.encode()
 
 
 def run_pipeline(driver: BoundedConnection, parts: Sequence[Part]) -> list[Sequence[Any]]:
-    """Send statements in one trip; give each its answer, and return the rows of all of them.
+    """Send statements in a single trip; set the answer of each, and return the rows of all of them.
 
-    One behind the COMMIT may fail: then its answer is empty.
+    A statement after the COMMIT may fail: then its answer is empty.
 
     Raises:
-        StoreUnavailable: one touched another number of rows than expected; no later one was run.
+        StoreUnavailable: a statement touched another number of rows than expected; no later one was run.
         psycopg.Error: the first error; no later statement was run.
     """
     steps = _list_steps(driver, parts)
@@ -161,7 +161,7 @@ def run_pipeline(driver: BoundedConnection, parts: Sequence[Part]) -> list[Seque
 
 
 def run_one_by_one(driver: BoundedConnection, parts: Sequence[Part]) -> list[Sequence[Any]]:
-    """Do the same with a trip for each statement, where libpq knows no pipelines."""
+    """Do the same with a trip for each statement, for a libpq without pipelines."""
     found: list[Sequence[Any]] = []
     for part in parts:
         cursor = psycopg.RawCursor(driver, row_factory=namedtuple_row)
@@ -184,7 +184,7 @@ def run_one_by_one(driver: BoundedConnection, parts: Sequence[Part]) -> list[Seq
 
 
 def has_pipeline() -> bool:
-    """Whether this libpq knows pipelines: since 14."""
+    """Whether this libpq has pipelines (since version 14)."""
     return psycopg.capabilities.has_pipeline()
 
 
@@ -195,7 +195,7 @@ def _answer_part(part: Part, rows: Sequence[Any], touched: int) -> None:
 
 
 def _list_steps(driver: BoundedConnection, parts: Iterable[Part]) -> list[tuple[Part, bool]]:
-    """Return what is sent, in its order: a part, and whether that only prepares it."""
+    """Return the messages in order: a part, and whether the message only prepares it."""
     steps: list[tuple[Part, bool]] = []
     new: set[bytes] = set()
     for part in parts:
@@ -208,7 +208,7 @@ def _list_steps(driver: BoundedConnection, parts: Iterable[Part]) -> list[tuple[
 
 
 def _send_steps(driver: BoundedConnection, steps: Sequence[tuple[Part, bool]]) -> Generator[Any, Any, list[PGresult]]:
-    """Send all and return the answers; where the server hung up, with what it said of that, if it said anything."""
+    """Send all and return the answers; if the server hung up, including its last error message, if there is one."""
     pgconn: PGconn = driver.pgconn
     results: list[PGresult] = []
     pgconn.enter_pipeline_mode()
@@ -220,13 +220,13 @@ def _send_steps(driver: BoundedConnection, steps: Sequence[tuple[Part, bool]]) -
         while not pgconn.is_busy() and (result := pgconn.get_result()) is not None:
             results.append(result)
         states = [result.error_field(DiagnosticField.SQLSTATE) for result in results]
-        if not any(states):  # libpq's own words have no code
+        if not any(states):  # libpq's own errors have no code
             raise
     return results
 
 
 def _hand_over(pgconn: PGconn, steps: Sequence[tuple[Part, bool]], *, names: bool) -> None:
-    """Give all to libpq, which may send some of it.
+    """Pass everything to libpq, which may send some of it.
 
     Raises:
         NotSent: the connection is gone.
@@ -245,7 +245,7 @@ def _hand_over(pgconn: PGconn, steps: Sequence[tuple[Part, bool]], *, names: boo
 
 
 def _exchange_rest(pgconn: PGconn, results: list[PGresult]) -> Generator[Any, Any, None]:
-    """Send the rest, reading meanwhile what is answered: both sides may have more to say than the sockets hold."""
+    """Send the rest while reading answers: both sides may have more data than the sockets hold."""
     sending = True
     while True:
         ready = yield (Wait.RW if sending else Wait.R)
@@ -255,7 +255,7 @@ def _exchange_rest(pgconn: PGconn, results: list[PGresult]) -> Generator[Any, An
             pgconn.consume_input()
         if sending:
             sending = pgconn.flush() != 0
-        ended = True  # libpq says None once between two statements, and again where nothing is left
+        ended = True  # libpq returns None once between two statements, and again at the end
         while not pgconn.is_busy():
             result = pgconn.get_result()
             if result is None:

@@ -1,4 +1,4 @@
-"""What is particular about PostgreSQL: row locks, the server's clock, statements that take many rows."""
+"""The dialect of PostgreSQL: row locks, the server's clock, statements that take many rows."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ _NOT_IDLE_FOR_EVER = (
 _SERVER, _INJECTED = "server", "injected"
 _CLOCK_PART = Part(compile_text(_CLOCK), [])
 _BEGIN_PARTS = {"read": Part(compile_text(_READ), []), "write": Part(compile_text(_WRITE), [])}
-_COMMIT_PART = Part(Text(b"COMMIT", name=b"COMMIT"), [])  # so it can be told apart on the way
-# Of the standby that is the least behind: the one that a failover should choose. A user without pg_monitor sees how
-# many there are, and nothing else of them.
+_COMMIT_PART = Part(Text(b"COMMIT", name=b"COMMIT"), [])  # named so that tests and proxies can recognise it
+# Of the standby that lags the least, which a failover should choose. A user without pg_monitor sees how many there are,
+# and nothing else about them.
 _STANDBYS = (
     "SELECT count(*), min(pg_wal_lsn_diff(pg_current_wal_lsn(), flush_lsn))::bigint FROM pg_stat_replication "
     "WHERE NOT pg_is_in_recovery() AND coalesce(state, 'streaming') = 'streaming'"
@@ -59,7 +59,7 @@ _POLL_AFTER = 30.0
 
 
 class PostgresDialect(Dialect):
-    """What is particular about PostgreSQL."""
+    """The dialect of PostgreSQL."""
 
     engine_url = "postgresql+psycopg://"
     most_parameters = 10_000
@@ -68,7 +68,7 @@ class PostgresDialect(Dialect):
     asks_before_locking = True
 
     def __init__(self, url: PostgresUrl, clock: Clock | None) -> None:
-        """Make a dialect for the tables of one schema."""
+        """Make a dialect for the tables of a schema."""
         self.url, self._where = url, url.where
         self.schema = url.schema
         self._clock = clock
@@ -86,21 +86,21 @@ class PostgresDialect(Dialect):
 
     @property
     def is_pooled(self) -> bool:
-        """Whether a pooler was found between here and the server, by any handle of this process."""
+        """Whether any handle of this process has found a pooler before the server."""
         return _pooled.get(self._where, self.url.pooler == "transaction")
 
     @property
     def knows_pooler(self) -> bool:
-        """Whether a connection of this process has found out, or the URL says."""
+        """Whether it is known if there is a pooler, from a connection of this process or from the URL."""
         return self.url.pooler != "auto" or self._where in _pooled
 
     @property
     def has_pipeline(self) -> bool:
-        """Whether what is sent together is one transaction, also without a BEGIN."""
+        """Whether statements sent together are one transaction, also without a BEGIN."""
         return has_pipeline()
 
     def note_pooler(self, *, pooled: bool) -> None:
-        """Be told what a new connection has found."""
+        """Record whether a new connection has found a pooler."""
         _pooled[self._where] = pooled
 
     @property
@@ -117,22 +117,22 @@ class PostgresDialect(Dialect):
                 "a killed process, and a crash or restart of the server; a failover as far as the standby that takes "
                 "over had it (synchronous_standby_names)"
             ),
-            # A process may die between a user's commit and the notification that was to follow it.
+            # A process may die between a user's commit and its notification.
             **({"poll": _POLL_AFTER} if self.url.wake == "after" else {}),
         )
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
     def begin_read(self, connection: Connection) -> None:
-        """Begin on one snapshot, and read the clock; a reader waits for no writer."""
+        """Begin on a snapshot, and read the clock; a reader waits for no writer."""
         self._begin_ours(connection, _READ)
 
     def begin_write(self, connection: Connection) -> None:
-        """Begin, and read the clock. What another transaction commits meanwhile, the next statement sees."""
+        """Begin, and read the clock. The next statement sees what another transaction commits meanwhile."""
         self._begin_ours(connection, _WRITE)
 
     def begin_lent(self, connection: Connection) -> None:
-        """Begin with the server's own settings: the job's statements may take longer than ours, or want other plans."""
+        """Begin with the server's own settings: the job's statements may take longer than ours, or need other plans."""
         self._begin_and_look(connection, self._begin_lent)
 
     def _begin_ours(self, connection: Connection, text: str) -> None:
@@ -143,7 +143,7 @@ class PostgresDialect(Dialect):
     def _begin_and_look(self, connection: Connection, text: str) -> None:
         driver = driver_of(connection)
         asked_at = PATIENCE.monotonic()
-        # Both in one journey. The moment before it is sent bounds from below when the server's clock was read.
+        # Both in a single trip. The server's clock was read after the moment just before sending.
         answer = driver.execute(cast("Any", text), prepare=False)
         if self._clock is None:
             while answer.nextset():
@@ -152,31 +152,31 @@ class PostgresDialect(Dialect):
             connection.info["reading"] = Reading(now, now, _SERVER, asked_at)
 
     def undo_transaction(self, connection: Connection, text: str) -> None:
-        """Roll back, and keep what is prepared."""
+        """Roll back, and keep the prepared statements."""
         driver_of(connection).undo_to(text.encode())
 
     def can_glance(self, connection: Connection) -> bool:
-        """Save a look the journeys of BEGIN and COMMIT; through a pooler it needs them, for its settings."""
+        """Save the trips of BEGIN and COMMIT; behind a pooler they are needed, for the settings."""
         return not driver_of(connection).pooled
 
     def lock_migrations(self, connection: Connection) -> None:
-        """Take the lock of migrations in this schema, until the transaction ends; then see to it that it exists."""
+        """Take the lock of migrations in this schema, until the transaction ends; ensure that the schema exists."""
         driver = driver_of(connection)
         driver.patience = None  # until the next transaction: an index may take its time
         driver.execute(
             f"SET LOCAL lock_timeout = '{_MIGRATING_FOR}'; SET LOCAL statement_timeout = 0; "
-            # Nodes that start are often short of processor time, and there is no work yet that could be held up.
+            # Starting nodes are often short of processor time, and there is no work yet that could be delayed.
             f"SET LOCAL idle_in_transaction_session_timeout = '{_MIGRATING_FOR}'",
             prepare=False,
         )
         driver.execute("SELECT pg_advisory_xact_lock(%s)", [key_of("migrate", self.url.schema)], prepare=False)
         [there] = driver.execute("SELECT to_regnamespace(%s)", [f'"{self.url.schema}"']).fetchone() or [None]
         if there is None:
-            # Asked before: IF NOT EXISTS wants the right to create also where there is nothing to do.
+            # Checked first: IF NOT EXISTS needs the right to create even if there is nothing to do.
             driver.execute(cast("Any", f'CREATE SCHEMA "{self.url.schema}"'))
 
     def read_clocks(self, connection: Connection) -> Reading:
-        """Return the server's clock as it was read when the transaction began; where that was used, read it again."""
+        """Return the server's clock as it was read when the transaction began; if that was used, read it again."""
         if self._clock is not None:
             now = to_micros(self._clock.now())
             return Reading(now, now, _INJECTED, self._clock.monotonic())
@@ -193,15 +193,15 @@ class PostgresDialect(Dialect):
 
     @property
     def clock_arguments(self) -> tuple[Any, ...]:
-        """Return the epoch of the lease clock and, where it is injected, its time: a server reads its own."""
+        """Return the epoch of the lease clock and, if it is injected, its time; a server reads its own clock."""
         if self._clock is None:
             return (_SERVER,)
         return (_INJECTED, to_micros(self._clock.now()))
 
     def lease_now(self, reading: Reading) -> int:
-        """Return the server's clock as it is now at the latest, by the time that passed here since before it was read.
+        """Return an upper bound of the server's clock now, from the time that passed here since before it was read.
 
-        The two may differ by what the clocks drift apart within one transaction, which is nothing.
+        The drift between the two clocks within a transaction is negligible.
         """
         return reading.lease + round((self.monotonic() - reading.asked_at) * 1_000_000)
 
@@ -214,7 +214,7 @@ class PostgresDialect(Dialect):
         return driver_of(connection).closed
 
     def is_duplicate(self, error: Exception) -> bool:
-        """Whether a unique key let another row in."""
+        """Whether a unique key already has a row."""
         return postgres_errors.is_duplicate(error)
 
     def is_cut(self, error: Exception) -> bool:
@@ -226,7 +226,7 @@ class PostgresDialect(Dialect):
         return self.is_cut(error) and not isinstance(error, NoAnswer)
 
     def is_unsent(self, error: Exception) -> bool:
-        """Whether the connection was gone before all was sent."""
+        """Whether the connection was gone before everything was sent."""
         return isinstance(error, NotSent)
 
     # --- statements by name -------------------------------------------------------------------------------------------
@@ -236,21 +236,21 @@ class PostgresDialect(Dialect):
         return self._queries[name]
 
     def query_alone(self, name: str) -> Query:
-        """Return a statement that is run for one row at a time."""
+        """Return a statement that is run for a single row at a time."""
         return queries_of("postgres", schema=self.url.schema, single=True)[name]
 
     def clock_value(self, connection: Connection) -> Any:
-        """Let the server put its clock in."""
+        """Return a placeholder for the server's clock, or the injected clock's value."""
         return super().clock_value(connection) if self._clock is not None else Moment()
 
     def floor_of_tokens(self, now: int) -> int | None:
-        """Return the injected clock; ``None``: the server takes its own."""
+        """Return the injected clock; ``None``: the server uses its own."""
         return None if self._clock is None else now
 
     def send_statements(
         self, connection: Connection, queue: Sequence[Pending], *, begin: Begin, commit: bool
     ) -> Reading | None:
-        """Send statements in one trip; with a libpq before 14 each goes by itself."""
+        """Send statements in a single trip; with a libpq before 14 in a trip each."""
         driver = driver_of(connection)
         parts = [part_of(pending, self.url.schema) for pending in queue if not pending.behind]
         behind = [part_of(pending, self.url.schema) for pending in queue if pending.behind]
@@ -270,14 +270,14 @@ class PostgresDialect(Dialect):
         now = found[len(ahead) - 1][0][0]
         return Reading(now, now, _SERVER, asked_at)
 
-    # --- trouble and looks --------------------------------------------------------------------------------------------
+    # --- errors and settings ------------------------------------------------------------------------------------------
 
     def translate_error(self, error: Exception) -> CronsensusError | None:
         """Return what an error of the driver means to the user."""
         return postgres_errors.translate_error(error, self.url)
 
     def describe_settings(self, connection: Connection) -> dict[str, Any]:
-        """Return the settings that matter."""
+        """Return the relevant settings."""
         driver = driver_of(connection)
 
         def show(expression: str) -> Any:
@@ -292,7 +292,7 @@ class PostgresDialect(Dialect):
             "synchronous_standbys": show("current_setting('synchronous_standby_names')") or "none",
             "standbys": standbys,
             "standby_behind_bytes": behind,
-            # Through a pooler these are the server's, which is not what nodes take.
+            # Behind a pooler this is the server's number, which does not limit the nodes.
             "max_connections": None if pooled else int(show("current_setting('max_connections')")),
             "encrypted": bool(driver.pgconn.ssl_in_use),
             "timeout": self.url.timeout,

@@ -1,8 +1,8 @@
-"""A connection of psycopg that never waits for ever, and what is told to the server when one is opened.
+"""A psycopg connection without unbounded waits, and the session settings that it sends when it opens.
 
-Nothing may hang, whichever side falls silent: the server ends a statement that takes too long, a wait for a lock, and a
-transaction that was left idle; the kernel ends a connection whose peer is gone; and where the peer's kernel still
-answers but the server does not (a stopped process), this side gives up by its own clock.
+The server ends a statement that takes too long, a wait for a lock, and a transaction that was left idle. The kernel
+ends a connection whose peer is gone. If the peer's kernel still answers but the server does not (a stopped process),
+this side gives up by its own clock.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from cronsensus.timing.clock import SystemClock
 
 Value = TypeVar("Value")
 PATIENCE = SystemClock()
-"""What patience is measured by: the host's own clock, also where a test moves the store's by hand."""
+"""The clock for time limits: the host's own, even if a test moves the store's by hand."""
 
 BEYOND = 5.0
-"""Seconds that this side waits longer than the server, which gives up in better order."""
+"""Seconds that this side waits longer than the server, whose own timeout leaves a usable connection."""
 MOST_PREPARED_STATEMENTS = 400
 CANCEL_WITHIN = 1.0
-"""Seconds for the server to be told that nothing waits for a statement any more."""
+"""Seconds to tell the server to cancel a statement."""
 _INTERVAL = 0.1
-"""Seconds between two looks at the clock while the server is silent."""
+"""Seconds between two checks of the clock while the server is silent."""
 _SETTINGS = {
-    # A thread that waits is not to be held up by one that hangs.
+    # A waiting thread must not be delayed by a hanging transaction.
     "lock_timeout": "{lock}",
     "statement_timeout": "{statement}",
     "idle_in_transaction_session_timeout": "{paused}",
-    # Every statement here goes along an index. What seems cheap to the planner on a table that was just made is a plan
-    # kept for when it is large.
+    # Every statement here uses an index. A plan that is cheap on a table that was just made would be kept for when the
+    # table is large.
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
     "plan_cache_mode": "force_generic_plan",
     "jit": "off",
-    # A statement without a BEGIN around it has no other word for it. Whatever the role's or the database's default is:
-    # a statement that waited for a row must see the row as it is then.
+    # A statement without a BEGIN has no other way to set it. Whatever the role's or the database's default is: a
+    # statement that waited for a row must see the row as it is then.
     "default_transaction_isolation": "'read committed'",
 }
-# What is answered for must outlive a crash of the server; without that there is no ledger to rely on.
+# A commit that was answered must survive a crash of the server, or the ledger is not reliable.
 _DURABLE = "SELECT set_config('synchronous_commit', 'on', {local}) WHERE current_setting('synchronous_commit') = 'off'"
 _HAS_IDLE_TIMEOUT = 140000
 _ON_BOTH_SIDES = {
@@ -60,21 +60,21 @@ _ON_BOTH_SIDES = {
 
 
 class NoAnswer(psycopg.OperationalError):
-    """The server said nothing for longer than it may."""
+    """The server has not answered within the time limit."""
 
 
 class NotSent(psycopg.OperationalError):
-    """The connection was gone before all statements were sent; so was the COMMIT behind them, if there was one."""
+    """The connection was gone before all statements were sent; so the COMMIT after them was not sent either."""
 
 
 class BoundedConnection(psycopg.Connection[Any]):
-    """A connection on which no call takes longer than ``patience`` seconds; one that would is closed.
+    """A connection on which no call takes longer than ``patience`` seconds: a call that would is ended by closing it.
 
     Attributes:
-        pooled: another client may get the server's end of it between two transactions.
-        names: statements of a pipeline are prepared under names; not on a connection on which other code may say that
-            it forgets them.
-        known: the names of those that are.
+        pooled: another client may get its server connection between two transactions.
+        names: whether statements of a pipeline are prepared under names; not on a connection on which other code may
+            have the server forget them.
+        known: the names of the prepared statements.
     """
 
     patience: float | None = None
@@ -83,7 +83,7 @@ class BoundedConnection(psycopg.Connection[Any]):
     known: set[bytes]
 
     def wait(self, gen: Any, interval: float = _INTERVAL, *more: Any, **named: Any) -> Any:
-        """Run a conversation with the server; raise ``NoAnswer`` when it takes too long."""
+        """Run an exchange with the server; raise ``NoAnswer`` if it takes too long."""
         try:
             return super().wait(self._bound_conversation(gen), min(interval, _INTERVAL), *more, **named)
         except BaseException:
@@ -93,17 +93,17 @@ class BoundedConnection(psycopg.Connection[Any]):
     def _leave_statement(self) -> None:
         """Close the connection if a signal handler raised in the middle of a statement.
 
-        psycopg knows that of Ctrl-C alone. After any other exception nothing more can be said on the connection: what
-        would roll back failed, and that was told in place of the user's exception, as if the server was away.
+        psycopg handles only Ctrl-C. After any other exception the connection is unusable: a rollback failed, and its
+        error hid the user's exception, as if the server was away.
 
-        Of a pipeline the server goes on with what it has, up to the COMMIT, unless it is told to cancel.
+        The server goes on with the rest of a pipeline, up to the COMMIT, unless it is told to cancel.
         """
         between = self.pgconn.transaction_status != TransactionStatus.ACTIVE
         if self.closed or (between and self.pgconn.pipeline_status == PipelineStatus.OFF):
             return
         try:
             if psycopg.capabilities.has_cancel_safe():
-                # Or it would go on waiting for a lock, and hold those that it has.
+                # Otherwise it would go on waiting for a lock, and hold those that it has.
                 with contextlib.suppress(psycopg.Error):
                     self.cancel_safe(timeout=CANCEL_WITHIN)
         finally:
@@ -119,7 +119,7 @@ class BoundedConnection(psycopg.Connection[Any]):
             while True:
                 ready = yield wants
                 if not ready and PATIENCE.monotonic() > until:
-                    # Its state is unknown, also to the server: it is not to be used again.
+                    # Its state is unknown, also to the server, so it must not be used again.
                     self.pgconn.finish()
                     raise NoAnswer(f"no answer from the server for {patience:g} s")
                 wants = conversation.send(ready)
@@ -136,10 +136,10 @@ class BoundedConnection(psycopg.Connection[Any]):
             self.undo_to(b"ROLLBACK")
 
     def undo_to(self, text: bytes) -> None:
-        """Roll back, all or as far as to a savepoint.
+        """Roll back, fully or to a savepoint.
 
-        psycopg would have the server forget all prepared statements after that, at some later moment, and not only its
-        own. No verb of ours makes a table in a transaction, so they are as good as before.
+        psycopg would have the server forget all prepared statements after that, at some later moment, also those that
+        are not its own. No verb makes a table in a transaction, so they are still valid.
         """
         self.pgconn.send_query(text)
         for result in self.wait(generators.execute(self.pgconn)):
@@ -148,9 +148,9 @@ class BoundedConnection(psycopg.Connection[Any]):
 
 
 def open_connection(url: PostgresUrl, *, lent: bool = False) -> BoundedConnection:
-    """Open a connection in autocommit mode: transactions are begun by us alone, never behind our back.
+    """Open a connection in autocommit mode: only our own BEGIN starts a transaction, never the driver.
 
-    One that is ``lent`` to a job's own code has the server's settings, and may take its time.
+    A connection that is ``lent`` to a job's own code has the server's settings, and no time limit.
     """
     driver = BoundedConnection.connect(**cast("dict[str, Any]", dict(url.connection)), autocommit=True)
     driver.known = set()
@@ -181,7 +181,7 @@ def patience_seconds(url: PostgresUrl) -> float:
 
 
 def connection_settings(url: PostgresUrl, *, local: bool) -> list[str]:
-    """Return what a connection is told, or, ``local``, each transaction, because a pooler is between."""
+    """Return the settings of a connection, as SQL; ``local``: for each transaction, behind a pooler."""
     statement = round(url.timeout * 1000)
     paused = min(statement, round(VERB_IDLE_SECONDS * 1000))
     known = {"statement": statement, "lock": statement // 2, "paused": paused, "local": str(local).lower()}
@@ -190,10 +190,10 @@ def connection_settings(url: PostgresUrl, *, local: bool) -> list[str]:
 
 
 def _someone_is_between(driver: BoundedConnection) -> bool:
-    """Whether the process that answers is not the one that greeted: a pooler answers the greeting itself.
+    """Whether another process answers than the one that greeted: a pooler answers the greeting itself.
 
-    A pooler must, because it has to keep the keys of cancelling apart. What only carries bytes (a load balancer, a
-    tunnel) does not show here, and does not matter.
+    A pooler must, because it keeps the keys for cancelling apart. A device that only forwards bytes (a load balancer, a
+    tunnel) is not noticed, and does not matter.
     """
     [pid] = driver.execute("SELECT pg_backend_pid()", prepare=False).fetchone() or [0]
     return bool(pid != driver.info.backend_pid)

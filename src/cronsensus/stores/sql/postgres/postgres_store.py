@@ -1,4 +1,4 @@
-"""The PostgreSQL store: opening connections, waking others, and looking for signs of life."""
+"""The PostgreSQL store: connections, notifications, signs of life, and verbs in a single trip."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from cronsensus.timing.clock import Clock
 
 _MICROSECOND = timedelta(microseconds=1)
 GENERAL_CLAIM_FOR = 1.0
-"""Seconds for which work is claimed by the general statements after the one-trip claim did not apply."""
+"""Seconds for which the general statements claim work after the one-trip claim did not apply."""
 
 
 class PostgresStore(PresenceStore):
@@ -51,8 +51,8 @@ class PostgresStore(PresenceStore):
     """
 
     in_one_trip: ClassVar[bool] = True
-    """Whether the usual steps and items take one trip (``at_once``). A subclass that says ``False`` sends all of them
-    the general way, and every verb answers the same."""
+    """Whether the usual steps and items take one trip (``at_once``). A subclass with ``False`` sends all of them the
+    general way; the answers of every verb are the same."""
 
     def __init__(self, url: str, *, namespace: str = "default", clock: Clock | None = None) -> None:
         """Make a handle on the database that ``url`` names; nothing is opened yet.
@@ -73,10 +73,10 @@ class PostgresStore(PresenceStore):
         self._place = (self._url.schema, namespace)
         self._wake_ups = Wake(self._open_driver, self._place)
         self._unusual_until = float("-inf")
-        """Until then work is claimed as ever."""
+        """Until then work is claimed in the general way."""
 
     def _close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         self._wake_ups.close()
         super()._close()
 
@@ -86,7 +86,7 @@ class PostgresStore(PresenceStore):
     # --- steps --------------------------------------------------------------------------------------------------------
 
     def _step(self, session: str, step: Step) -> Done:
-        """Take a step; what a scheduled occurrence mostly wants, in one trip."""
+        """Carry out a step; the usual steps of a scheduled occurrence in a single trip."""
         done = None
         if not self._is_pooled() and self._has_one_trip():
             try:
@@ -95,7 +95,7 @@ class PostgresStore(PresenceStore):
                 cause, dialect = error.__cause__, self._postgres
                 unheard = isinstance(cause, Exception) and dialect.is_cut(cause) and not dialect.is_unsent(cause)
                 if (step.plans or step.want) and unheard:
-                    # It may have claimed, and a claim is not repeated: the caller asks what its session holds.
+                    # It may have claimed, and a claim is not repeated: the caller reads what its session holds.
                     what = f"{self._where}: the connection was lost before a step was answered"
                     raise StoreUnavailable(what) from error
             except Exception as error:
@@ -104,7 +104,7 @@ class PostgresStore(PresenceStore):
         return super()._step(session, step) if done is None else done
 
     def _step_in_one_trip(self, session: str, step: Step) -> Done | None:
-        """Return the answer; ``None``: the step is to be taken as any other. Nothing was written then."""
+        """Return the answer; ``None``: the step needs the general way, and nothing was written."""
         if (ended := at_once.only_end(step)) is not None:
             with self._glance_transaction() as tx:
                 return at_once.close_one(tx, *ended)
@@ -129,7 +129,7 @@ class PostgresStore(PresenceStore):
             return None
         if not taken.back:
             return taken.done
-        # A claim as ever tells of what it cannot read, and leaves it alone.
+        # The general claim logs rows that it cannot read, and leaves them alone.
         self._unusual_until = float("inf")
         super()._step(session, Step(give_back=taken.back))
         return taken.done if taken.done.claims else None
@@ -137,27 +137,27 @@ class PostgresStore(PresenceStore):
     # --- enqueuing ----------------------------------------------------------------------------------------------------
 
     def _enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
-        """Create occurrences, and notify nodes; a single one mostly in one trip."""
+        """Create occurrences, and notify nodes; a single one usually in one trip."""
         made = self._enqueue_in_one_trip(items)
         return super()._enqueue(items) if made is None else [made]
 
     @repeated
     def _enqueue_in_one_trip(self, items: Sequence[Item]) -> Enqueued | None:
-        """Return the answer; ``None``: it is to be enqueued as any other. Nothing was written then."""
+        """Return the answer; ``None``: the item needs the general way, and nothing was written."""
         called = at_once.only_item(self._definitions, items)
         if called is None or not self._has_one_trip():
             return None
         asked_at = self._dialect.monotonic()
         with self._in_transaction(None, None) as tx:
             if at_once.was_closed(driver_of(tx.connection)):
-                return None  # its first trip tells, and is repeated
+                return None  # the general way notices it in its first trip, and repeats
             self._notify_behind(tx)
             made = at_once.enqueue_one(tx, called)
         look = Looked(tx.now, asked_at, self._dialect.monotonic())
         if self._clock_watch.compare_reading(look) is None:
             self._clock_watch.keep_reading(look)
         else:
-            with suppress(StoreError), self._write_transaction():  # it finds the same, and writes it down
+            with suppress(StoreError), self._write_transaction():  # it finds the same, and records it
                 pass
         return made
 
@@ -189,7 +189,7 @@ class PostgresStore(PresenceStore):
         return None if self._postgres.is_pooled else list_present(tx, self._place, sessions)
 
     def _notify(self) -> None:
-        """Wake the other handles of this namespace, wherever they are."""
+        """Wake the other handles of this namespace, on all hosts."""
         self._notify_nodes(self._wake_ups.notify_listeners)
 
     def _notify_behind(self, tx: Transaction) -> Pending:
@@ -201,13 +201,13 @@ class PostgresStore(PresenceStore):
     # --- locks --------------------------------------------------------------------------------------------------------
 
     def _lock(self, name: str, holder: str, *, ttl: timedelta, session: str | None, limit: int) -> LockGrant | None:
-        """Take a lock, in one statement unless something strange is met; see ``postgres.locks``."""
+        """Take a lock, usually in a single statement; see ``postgres_locks``."""
         wanted = sql_locks.Wanted(name=name, holder=holder, ttl=ttl, session=session, limit=limit)
         turn = one_statement.turn_of(*self._place, name)
-        if self._is_pooled():  # it wants each statement to bring its settings
+        if self._is_pooled():  # behind a pooler each transaction needs its settings
             return None if self._is_locked(wanted) else self._lock_with_care(wanted, turn)
         given = (self.namespace, name, holder, session, ttl // _MICROSECOND, limit, turn)
-        for _ in range(2):  # the place that seemed free was taken in this moment: look again
+        for _ in range(2):  # if the place that seemed free was just taken, try again
             answer = self._run_statement(self._lock_statements.take, *given).fetchone()
             alive, seemed_free, token, place = cast("tuple[bool, bool, int | None, int]", answer)
             if session is not None and not alive:
@@ -241,8 +241,8 @@ class PostgresStore(PresenceStore):
         """Free a lock that is still held, in one statement, and then notify the first waiter.
 
         Raises:
-            StoreUnavailable: the connection was cut, and the lock is not held under this token any more: whether it was
-                freed or had run out, the store cannot tell.
+            StoreUnavailable: the connection was cut, and the lock is no longer held under this token: whether it was
+                freed or had run out is unknown.
         """
         if self._is_pooled():
             return super()._unlock(grant)
@@ -271,7 +271,7 @@ class PostgresStore(PresenceStore):
             return one_statement.run_statement(driver_of(tx.connection), text, *values, *self._postgres.clock_arguments)
 
     def _is_pooled(self) -> bool:
-        """Whether a pooler stands between; found out by connecting, where no connection of this process has yet."""
+        """Whether there is a pooler before the server; if that is unknown, a connection is opened to find out."""
         if not self._postgres.knows_pooler:
             with self._errors_explained():
                 self._connections.release_connection(self._connections.acquire_connection())
@@ -282,7 +282,7 @@ class PostgresStore(PresenceStore):
         return one_statement.statements_of(self._url.schema, injected=self._url_and_clock[1] is not None)
 
     def _wait_queues(self) -> WaitQueues:
-        if self._postgres.is_pooled:  # a pooler passes no notification on
+        if self._postgres.is_pooled:  # a pooler does not pass notifications on
             return WaitQueues()
         return NotificationQueues(self._open_driver, channel_of(*self._place), explained=self._errors_explained)
 
@@ -294,7 +294,7 @@ class PostgresStore(PresenceStore):
     # --- opening ------------------------------------------------------------------------------------------------------
 
     def _check_writable(self) -> None:
-        """Try to write: a standby, or a user without rights, is found now rather than by the first job."""
+        """Try to write: a standby, or a user without rights, is noticed now rather than by the first job."""
         with self._write_transaction() as tx:
             tx.take_tokens(1)
             tx.send("touch")

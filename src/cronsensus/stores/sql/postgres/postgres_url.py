@@ -1,4 +1,4 @@
-"""What the URL of a PostgreSQL store says."""
+"""The URL of a PostgreSQL store: its options, defaults and errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SECRET = {"password", "sslpassword", "oauth_client_secret", "scram_client_key",
 _DEFAULTS = {
     "application_name": "cronsensus",
     "connect_timeout": "5",
-    # A peer that is silently gone is found out in seconds, also by a connection that only listens.
+    # A dead peer is noticed in seconds, also by a connection that only listens.
     "keepalives": "1",
     "keepalives_idle": "10",
     "keepalives_interval": "5",
@@ -37,26 +37,26 @@ _DEFAULTS = {
     "tcp_user_timeout": "10000",
 }
 _DEFAULTS_OF_SEVERAL = {
-    # A standby lets everybody in, and takes no write.
+    # A standby accepts connections, but no writes.
     "target_session_attrs": "read-write",
-    # Each new connection waits so long for each host before the primary that stands still: the least that libpq takes.
+    # How long a new connection waits for each unresponsive host before the primary; libpq's minimum.
     "connect_timeout": "2",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresUrl:
-    """What a URL says.
+    """A parsed URL.
 
     Attributes:
-        connection: what libpq is told; the environment (``PGUSER``, ``PGPASSFILE``, …) fills in what is left out.
-        schema: where the tables are; made by ``migrate``.
-        timeout: seconds after which the server gives up a statement; waiting for a lock ends earlier, and for a server
-            that does not answer at all a little later.
-        pooler: whether something between this process and the server hands one server connection to several clients:
-            ``"auto"`` looks for itself and takes whatever it finds for a transaction pooler.
-        wake: where a run that is enqueued in a transaction of a user's notifies nodes: ``"inside"`` that, which takes
-            one lock of the whole server while it commits; or ``"after"`` it, where there is a hook.
+        connection: parameters for libpq; the environment (``PGUSER``, ``PGPASSFILE``, …) fills in the rest.
+        schema: of the tables; created by ``migrate``.
+        timeout: seconds after which the server cancels a statement; a wait for a lock ends earlier, and a wait for a
+            server that does not answer at all a little later.
+        pooler: whether a pooler between this process and the server shares server connections among clients:
+            ``"auto"`` finds out, and treats any pooler as a transaction pooler.
+        wake: where a run that is enqueued in a user's transaction notifies nodes: ``"inside"`` it, which takes a lock
+            of the whole server while it commits; or ``"after"`` it, if there is a hook.
     """
 
     connection: Mapping[str, str] = field(repr=False)
@@ -67,7 +67,7 @@ class PostgresUrl:
 
     @property
     def where(self) -> str:
-        """Return what names the store in messages; without the password."""
+        """Return the store's name in messages, without the password."""
         known = {each.keyword.decode(): (each.val or b"").decode() for each in psycopg.pq.Conninfo.get_defaults()}
         known.update(self.connection)
         user, host = known["user"], known["host"] or known["hostaddr"] or "localhost"
@@ -82,20 +82,20 @@ class PostgresUrl:
 
     @property
     def secrets(self) -> list[str]:
-        """Return what must not be shown of what the server or libpq says."""
+        """Return the texts to mask in messages of the server and libpq."""
         return [self.connection[name] for name in _SECRET if name in self.connection]
 
 
 def read_url(url: str) -> PostgresUrl:
     """Read ``postgresql://user:password@host:port/database?schema=…``, with any option that libpq knows.
 
-    Of several hosts (``host,host,host``) the one is taken that takes writes.
+    Of several hosts (``host,host,host``) the one that accepts writes is used.
 
     Raises:
-        InvalidOption: it cannot be read, or has an option that does not exist. Never says the password.
+        InvalidOption: it cannot be read, or has an unknown option. The message never has the password.
     """
     head, _, query = url.partition("?")
-    options = dict(parse_qsl(query.replace("+", "%2B"), keep_blank_values=True))  # libpq takes a plus for a plus
+    options = dict(parse_qsl(query.replace("+", "%2B"), keep_blank_values=True))  # libpq reads a plus as a plus
     for name in options:
         if name not in _OPTIONS and name not in _LIBPQ:
             raise unknown_option(name, _OPTIONS | _LIBPQ, where="a PostgreSQL URL")
@@ -103,7 +103,7 @@ def read_url(url: str) -> PostgresUrl:
     try:
         given = conninfo_to_dict(f"{head}?{passed_on}" if passed_on else head)
     except psycopg.Error:
-        # What libpq says of it may hold the whole URL, with the password.
+        # libpq's message may contain the whole URL, with the password.
         raise InvalidOption(
             f"the URL {mask(head)} cannot be read; write postgresql://user:password@host:5432/database, "
             "with special characters of the password as %XX"

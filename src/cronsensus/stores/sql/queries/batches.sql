@@ -34,7 +34,7 @@ ORDER BY o.id
 LIMIT :size;
 
 -- name: wake
--- Make due what is parked, not before its nominal time; a batch goes first then. Race: its claim, its end, or another that wakes it; the condition asks whether it is parked.
+-- Make due what is parked, not before its nominal time; a batch goes first then. Race: its claim, its end, or another that wakes it; the condition checks whether it is parked.
 UPDATE cronsensus_occurrences AS o {by_id}
 SET due_at = CASE WHEN o.scheduled_for > o.created_at THEN o.scheduled_for ELSE o.created_at END,
     level = CASE WHEN o.listed IS NULL THEN o.level ELSE {part: first_level} END, parked_on = NULL

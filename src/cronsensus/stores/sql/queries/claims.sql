@@ -55,7 +55,7 @@ CASE WHEN page.serial = 1 THEN (SELECT 1 FROM cronsensus_occurrences AS o {index
     LIMIT 1) END AS busy
 
 -- name: opening
--- Read the session, whether anything has expired, and the priorities that have work due. MySQL does not seek by what comes from an outer row, but it groups by seeking. Race: nothing is kept out here; the session is locked and asked again before the commit, and of work that is gone by then nothing is found.
+-- Read the session, whether anything has expired, and the priorities that have work due. MySQL does not seek by what comes from an outer row, but it groups by seeking. Race: nothing is kept out here; the session is locked and checked again before the commit, and of work that is gone by then nothing is found.
 {part: with_levels}
 SELECT s.node, CASE WHEN s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment THEN 1 ELSE 0 END AS alive,
     CASE WHEN EXISTS (SELECT 1 FROM cronsensus_occurrences AS o {index: expiring}
@@ -106,7 +106,7 @@ LEFT JOIN {job: page.job_id}
 ORDER BY page.due_at, page.id;
 
 -- name: lock_limited
--- Lock jobs with a limit. Race: two nodes claim different occurrences of one job; in the order of ids, one waits for the other and counts what it took.
+-- Lock jobs with a limit. Race: two nodes claim different occurrences of one job; they lock in the order of ids, so they wait for each other and counts what it took.
 SELECT j.id FROM cronsensus_jobs AS j {by_id} WHERE j.id IN :ids ORDER BY j.id {for_no_key_update};
 
 -- name: lock_more_limited
@@ -174,7 +174,7 @@ SELECT {last_token} AS last;
 -- name: start_runs
 -- types: holder text, machine text
 -- rows: place bigint, begins bigint, kept smallint, run bigint
--- Make occurrences running, each under a token of its own. Race: two nodes take one; the rows are locked, the condition asks again whether they are pending, and the number of rows is checked.
+-- Make occurrences running, each under a token of its own. Race: two nodes take one; the rows are locked, the condition checks again whether they are pending, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = 'running', attempt = o.attempt + 1, token = {last_token} - given.place, session = :holder, node = :machine,
     started_at = given.begins, reserved = given.kept, reason = NULL, error = NULL, progress_done = NULL,

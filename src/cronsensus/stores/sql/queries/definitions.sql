@@ -7,7 +7,7 @@ ORDER BY j.id
 s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment AND s.concurrency > 0
 
 -- name: definitions
--- Read which definitions stand under names. Race: another node defines them; what is to be changed is locked and read again, and a run that is enqueued of an old definition is one of before.
+-- Read the definitions of jobs by name. Race: another node defines them; what is to be changed is locked and read again, and a run that is enqueued under an old definition counts as one from before.
 SELECT j.id, j.name, j.revision, j.digest, j.defined_at, j.retired_at, j.watermark, j.next_due
 FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.name IN :names;
 
@@ -18,7 +18,7 @@ WHERE j.namespace = :space AND j.source = 'code' AND j.retired_at IS NULL
 ORDER BY j.id;
 
 -- name: release_among_others
--- Read whether a release is known, whether nodes of a later one live, and nodes of any other. Race: a session of one begins; definitions and sessions begin one after the other, see ``one_at_a_time``.
+-- Read whether a release is known, whether a later one has live nodes, and whether any other has. Race: a session of one opens; definitions and new sessions are serialised, see ``one_at_a_time``.
 SELECT (SELECT m.id FROM cronsensus_releases AS m WHERE m.namespace = :space AND m."release" = :mine) AS known,
     CASE WHEN EXISTS (SELECT 1 FROM cronsensus_sessions AS s
         JOIN cronsensus_releases AS r ON r.namespace = s.namespace AND r."release" = s."release"
@@ -28,7 +28,7 @@ SELECT (SELECT m.id FROM cronsensus_releases AS m WHERE m.namespace = :space AND
         WHERE s.namespace = :space AND {part: lives} AND s."release" <> :mine) THEN 1 ELSE 0 END AS other_release_lives;
 
 -- name: lock_definitions
--- Lock jobs and read what a definition is compared with. Race: a plan, or an operator; in the order of ids, one waits for the other.
+-- Lock jobs and read the values with which a definition is compared. Race: a plan, or an operator; they lock in the order of ids, so they wait for each other.
 SELECT j.id, j.name, j.revision, j.digest, j.defined_at, j.overlap, j.watermark, j.paused_at, j.retired_at
 FROM cronsensus_jobs AS j {by_id}
 WHERE j.id IN :ids
@@ -38,14 +38,14 @@ ORDER BY j.id
 -- name: insert_jobs
 -- types: space text, created bigint
 -- rows: name text, calls text, source text, digest text, spec text, overlap text, most integer, keep bigint, behind smallint, decided bigint, following bigint
--- Define new jobs. Race: another node defines one; definitions come one after the other, and the unique name lets one in.
+-- Define new jobs. Race: another node defines one; definitions are serialised, and the unique name admits only one.
 INSERT INTO cronsensus_jobs (namespace, name, "function", source, digest, spec, overlap, concurrency, keep, dependent, revision,
     defined_at, watermark, next_due, wake_at, created_at)
 {values: :space, given.name, given.calls, given.source, given.digest, given.spec, given.overlap, given.most, given.keep, given.behind, 1, given.decided, given.decided, given.following, given.following, :created};
 
 -- name: redefine_jobs
 -- rows: calls text, place text, hash text, said text, rule text, most integer, kept bigint, behind smallint, revised integer, began bigint, decided bigint, following bigint, waking bigint, job bigint, seen integer
--- Define jobs anew. Race: a plan, or an operator; they are locked, the condition asks for the revision that was read, and the number of rows is checked.
+-- Define jobs anew. Race: a plan, or an operator; they are locked, the condition compares the revision that was read, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_jobs AS j {by_id}
 SET "function" = given.calls, source = given.place, digest = given.hash, spec = given.said, overlap = given.rule,
     concurrency = given.most, keep = given.kept, dependent = given.behind, revision = given.revised, defined_at = given.began,
@@ -56,7 +56,7 @@ WHERE j.id = given.job AND j.revision = given.seen;
 
 -- name: move_jobs
 -- rows: following bigint, job bigint, decided bigint, seen integer
--- Set next due times that zone rules give otherwise now. Race: a plan, or an operator; they are locked, the condition asks for the watermark and the revision that were read, and the number of rows is checked.
+-- Set next due times that differ under the zone rules now. Race: a plan, or an operator; they are locked, the condition compares the watermark and the revision that were read, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_jobs AS j {by_id}
 SET next_due = given.following, wake_at = CASE WHEN j.paused_at IS NULL THEN given.following END
 {rows_last}
@@ -71,12 +71,12 @@ INSERT INTO cronsensus_eras (job_id, since, revision, "trigger", "after")
 
 -- name: insert_further_eras
 -- rows: job bigint, began bigint, revised integer, fires text, behind text
--- Begin eras of jobs that stand already. Race: none, the jobs are locked.
+-- Begin eras of existing jobs. Race: none, the jobs are locked.
 INSERT INTO cronsensus_eras (job_id, since, revision, "trigger", "after")
 {values: given.job, given.began, given.revised, given.fires, given.behind};
 
 -- name: active_of_jobs
--- Read what is active of jobs, comes from their schedule or an operator, and is not ruled by overlap as it is to be. The job is hidden in a sum, so that the index of what is pending is walked, and not the whole history of the job. Race: a claim, or a retry; one statement sees each occurrence in exactly one state, and then they are locked.
+-- Read active occurrences of jobs, from their schedule or an operator, whose serial flag differs from the new overlap policy. The job is hidden in a sum, so that the index of pending occurrences is read, and not the whole history of the job. Race: a claim, or a retry; a statement sees each occurrence in exactly one state, and then they are locked.
 SELECT o.id FROM cronsensus_occurrences AS o
 WHERE o.namespace = :space AND o.state = 'pending' {listed} AND o.job_id + 0 IN :ids
     AND o.origin IN ('backfill', 'manual', 'schedule') AND o.serial <> :ruled
@@ -86,12 +86,12 @@ WHERE o.namespace = :space AND o.state = 'running' {listed} AND o.job_id + 0 IN 
     AND o.origin IN ('backfill', 'manual', 'schedule') AND o.serial <> :ruled;
 
 -- name: rule_by_overlap
--- Let the overlap of their jobs rule occurrences, or not. Race: their end; they are locked, and the condition asks whether they ended.
+-- Set whether the overlap policy applies to occurrences. Race: their end; they are locked, and the condition checks whether they ended.
 UPDATE cronsensus_occurrences AS o {by_id} SET serial = :ruled WHERE o.id IN :ids AND o.finished_at IS NULL;
 
 -- name: retire_jobs
 -- rows: retired bigint, revised integer, began bigint, decided bigint, kept bigint, job bigint, seen integer
--- Retire jobs. Race: a plan, or a definition; they are locked, the condition asks for the revision that was read, and the number of rows is checked.
+-- Retire jobs. Race: a plan, or a definition; they are locked, the condition compares the revision that was read, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_jobs AS j {by_id}
 SET retired_at = given.retired, revision = given.revised, defined_at = given.began, watermark = given.decided,
     next_due = NULL, wake_at = NULL, waiting_until = given.kept
@@ -100,7 +100,7 @@ WHERE j.id = given.job AND j.revision = given.seen AND j.retired_at IS NULL;
 
 -- name: overdue_jobs
 -- types: now bigint
--- Find retired jobs whose waiting work was kept for long enough. Race: one is defined again; it is locked and asked again.
+-- Find retired jobs whose pending occurrences were kept for long enough. Race: one is defined again; it is locked and checked again.
 {part: overdue};
 
 -- name: lock_overdue_jobs
@@ -110,23 +110,23 @@ WHERE j.id = given.job AND j.revision = given.seen AND j.retired_at IS NULL;
 {for_update};
 
 -- name: waiting_of
--- Find what waits of retired jobs. Race: a claim; the cancelling asks again. A transaction of a user's brings more; it is not waited for, and what it brings is cancelled later.
+-- Find pending occurrences of retired jobs. Race: a claim; the cancelling checks again. A user's open transaction may add more; they are cancelled later.
 SELECT o.id FROM cronsensus_occurrences AS o
 WHERE o.namespace = :space AND o.state = 'pending' {listed} AND o.job_id + 0 IN :jobs;
 
 -- name: cancel_waiting
--- Cancel what waits of retired jobs. Race: a claim; the condition asks whether it is still pending.
+-- Cancel pending occurrences of retired jobs. Race: a claim; the condition checks whether it is still pending.
 UPDATE cronsensus_occurrences AS o {by_id}
 SET state = 'cancelled', reason = 'retired', finished_at = :now
 WHERE o.id IN :ids AND o.state = 'pending';
 
 -- name: lately_retired
 -- types: recent bigint
--- Find jobs that were retired since a moment, of which nothing was kept: a transaction that was open then may have brought them a run. Race: one is defined again; it is locked and asked again.
+-- Find jobs that were retired since a moment, without kept occurrences: a transaction that was open then may have added a run. Race: one is defined again; it is locked and checked again.
 SELECT j.id FROM cronsensus_jobs AS j {along: jobs_retired}
 WHERE j.namespace = :space AND j.retired_at IS NOT NULL AND j.retired_at > :recent AND j.waiting_until IS NULL
 ORDER BY j.id;
 
 -- name: wait_no_more
--- Record that nothing waits of retired jobs. Race: none, they are locked.
+-- Record that retired jobs have no pending occurrences. Race: none, they are locked.
 UPDATE cronsensus_jobs AS j {by_id} SET waiting_until = NULL WHERE j.id IN :ids;

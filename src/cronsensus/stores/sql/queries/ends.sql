@@ -25,7 +25,7 @@ INSERT INTO cronsensus_runs (token, occurrence_id, attempt, session, node, start
 
 -- name: close_runs
 -- rows: became text, because text, gave text, wrong text, begun bigint, ended bigint, run bigint, held bigint
--- Close occurrences. Race: a takeover; the condition asks for the token, and the number of rows is checked.
+-- Close occurrences. Race: a takeover; the condition compares the token, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = given.became, reason = given.because, result = given.gave, error = given.wrong, started_at = given.begun,
     finished_at = given.ended, reserved = NULL
@@ -34,7 +34,7 @@ WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state
 
 -- name: retry_runs
 -- rows: due bigint, because text, wrong text, run bigint, held bigint
--- Put occurrences back to be tried again. Race: a takeover; the condition asks for the token, and the number of rows is checked.
+-- Put occurrences back to be tried again. Race: a takeover; the condition compares the token, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_at = NULL, progress_done = NULL,
     progress_total = NULL, failures = o.failures + 1, fingerprint = NULL, reason = given.because, error = given.wrong,
@@ -65,7 +65,7 @@ WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state
 
 -- name: give_back_runs
 -- rows: due bigint, run bigint, held bigint
--- Put occurrences back whose attempt was not begun. Race: a takeover; the condition asks for the token, and the number of rows is checked.
+-- Put occurrences back whose attempt was not begun. Race: a takeover; the condition compares the token, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_at = NULL, progress_done = NULL,
     progress_total = NULL, attempt = o.attempt - 1, reason = NULL, reserved = NULL
@@ -82,7 +82,7 @@ WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state
 
 -- name: take_back_runs
 -- rows: due bigint, crashed integer, because text, run bigint, held bigint
--- Put occurrences back whose attempt was cut off. Race: its end; the rows are locked, and the condition asks for the token.
+-- Put occurrences back whose attempt was cut off. Race: its end; the rows are locked, and the condition compares the token.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_at = NULL, progress_done = NULL,
     progress_total = NULL, crashes = given.crashed, reason = given.because, reserved = NULL
@@ -99,7 +99,7 @@ WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state
 
 -- name: begin_reserved
 -- rows: begun bigint, run bigint, held bigint
--- Note that reserved runs have begun. Race: a takeover; the condition asks for the token.
+-- Note that reserved runs have begun. Race: a takeover; the condition compares the token.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET started_at = given.begun, reserved = NULL
 {rows_last}
@@ -107,7 +107,7 @@ WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state
 
 -- name: note_progress
 -- rows: done float8, whole float8, run bigint, held bigint
--- Note how far runs are. Race: a takeover; the condition asks for the token.
+-- Note how far runs are. Race: a takeover; the condition compares the token.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET progress_done = given.done, progress_total = given.whole
 {rows_last}

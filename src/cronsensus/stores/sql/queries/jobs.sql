@@ -18,7 +18,7 @@ j.retired_at, j.waiting_until
 SELECT j.id, j.revision, j.digest, j.defined_at, j.spec FROM cronsensus_jobs AS j WHERE j.id IN :ids;
 
 -- name: lock_named_jobs
--- Lock jobs by name. Race: one is retired or defined anew; in the order of ids, one waits for the other.
+-- Lock jobs by name. Race: one is retired or defined anew; they lock in the order of ids, so they wait for each other.
 SELECT j.id, j.name, j.revision, j.digest, j.defined_at, j.retired_at
 FROM cronsensus_jobs AS j {by_name}
 WHERE j.namespace = :space AND j.name IN :names
@@ -26,7 +26,7 @@ ORDER BY j.id
 {for_update};
 
 -- name: lock_asked_jobs
--- Lock jobs by name, and read for a session that wants work of them the node of the session, if it lives, and whether anything has expired. Race: two processes ask for work of one job; in the order of ids, one waits for the other. The session is locked and asked again before the commit, and of what has expired this tells only whether it is worth to look.
+-- Lock jobs by name, and read for a session that wants work of them the node of the session, if it lives, and whether anything has expired. Race: two processes ask for work of one job; they lock in the order of ids, so they wait for each other. The session is locked and checked again before the commit, and of what has expired this tells only whether it is worth to look.
 SELECT {part: job}, j.concurrency,
     (SELECT s.node FROM cronsensus_sessions AS s WHERE s.id = :session AND s.namespace = :space AND s.ended_at IS NULL
         AND s.epoch = :boot AND s.lease_until > :moment) AS holder,

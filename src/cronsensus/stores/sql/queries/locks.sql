@@ -31,13 +31,13 @@ ORDER BY l.place
 -- name: insert_place
 -- types: space text, lock text
 -- rows: place integer, holder text, boot text
--- Make a place of a lock, not granted yet: overdue, and under token 0. Race: several make it; the primary key lets one in, and the others wait for that one's commit.
+-- Make a place of a lock, not granted yet: overdue, and under token 0. Race: several make it; the primary key admits only one, and the others wait for that one's commit.
 INSERT INTO cronsensus_locks (namespace, name, place, holder, token, acquired_at, lease_until, epoch)
 {values: :space, :lock, given.place, given.holder, 0, 0, 0, given.boot}
 {absent: namespace, name, place};
 
 -- name: grant_place
--- Grant a place under the last token taken. Race: place 0 is locked, so no other grants a place; the condition asks for the token that was read, and the number of rows is checked.
+-- Grant a place under the last token taken. Race: place 0 is locked, so no other grants a place; the condition compares the token that was read, and the number of rows is checked.
 UPDATE cronsensus_locks
 SET holder = :holder, session = :session, token = {last_token}, acquired_at = :now, lease_until = :until, most = :most,
     epoch = :boot

@@ -45,7 +45,7 @@ WHERE o.job_id IN :ids AND o."key" IN :keys;
 -- name: start_asked
 -- types: holder text, machine text
 -- rows: place bigint, begins bigint, due bigint, print text, job bigint, name text
--- Make the occurrences under keys running, each under a token of its own. Race: two nodes take one; the rows are locked or new, the condition asks whether they are pending, and the number of rows is checked.
+-- Make the occurrences under keys running, each under a token of its own. Race: two nodes take one; the rows are locked or new, the condition checks whether they are pending, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_occurrences AS o {index: by_key}
 SET state = 'running', attempt = o.attempt + 1, token = {last_token} - given.place, session = :holder, node = :machine,
     started_at = given.begins, due_at = given.due, fingerprint = given.print, reason = NULL, error = NULL,

@@ -6,7 +6,7 @@ WHERE o.id = :occurrence AND o.namespace = :space
 {for_update};
 
 -- name: cancel_occurrence
--- Cancel an occurrence that waits. Race: a claim; the row is locked, the condition asks whether it is still pending, and the number of rows is checked.
+-- Cancel an occurrence that waits. Race: a claim; the row is locked, the condition checks whether it is still pending, and the number of rows is checked.
 UPDATE cronsensus_occurrences AS o {by_id}
 SET state = 'cancelled', reason = :because, finished_at = :now
 WHERE o.id = :occurrence AND 'pending' = coalesce(o.state, '');

@@ -1,5 +1,5 @@
 -- name: lock_jobs
--- Lock jobs and read what plans rest on. Race: two nodes carry out plans of one job; in the order of ids, one waits for the other.
+-- Lock jobs and read what plans rest on. Race: two nodes carry out plans of one job; they lock in the order of ids, so they wait for each other.
 SELECT j.id, j.revision, j.digest, j.defined_at, j.watermark, j.paused_at, j.retired_at
 FROM cronsensus_jobs AS j {by_id}
 WHERE j.id IN :ids AND coalesce(j.namespace, '') = :space
@@ -15,7 +15,7 @@ GROUP BY o.job_id;
 
 -- name: move_watermarks
 -- rows: decided bigint, following bigint, job bigint, seen bigint, revised integer
--- Move watermarks on. Race: two nodes decide the same times; the jobs are locked, the condition asks for the watermark that was seen, and the number of rows is checked.
+-- Move watermarks on. Race: two nodes decide the same times; the jobs are locked, the condition compares the watermark that was seen, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_jobs AS j {by_id}
 SET watermark = given.decided, next_due = given.following, wake_at = given.following
 {rows_last}
@@ -28,20 +28,20 @@ INSERT INTO cronsensus_verdicts (job_id, "first", "last", state, reason, "count"
 {values: given.job, given.since, given.until, given.verdict, given.because, given.many, given.decided};
 
 -- name: cancel_pending
--- Cancel what waits of a job and is ruled by its overlap. Race: a claim of it; the condition asks whether it is still pending.
+-- Cancel what waits of a job and is ruled by its overlap. Race: a claim of it; the condition checks whether it is still pending.
 UPDATE cronsensus_occurrences
 SET state = 'cancelled', reason = 'cancel_previous', finished_at = :now
 WHERE job_id = :job AND serial = 1 AND finished_at IS NULL AND state = 'pending';
 
 -- name: ask_running
--- Ask what runs of a job, and is ruled by its overlap, to stop. Race: its end; the condition asks whether it still runs.
+-- Ask what runs of a job, and is ruled by its overlap, to stop. Race: its end; the condition checks whether it still runs.
 UPDATE cronsensus_occurrences
 SET cancel_reason = 'cancel_previous'
 WHERE job_id = :job AND serial = 1 AND finished_at IS NULL AND state = 'running' AND cancel_reason IS NULL;
 
 -- name: insert_occurrences
 -- rows: namespace text, job_id bigint, key text, origin text, serial smallint, priority integer, level bigint, scheduled_for bigint, due_at bigint, expires_at bigint, created_at bigint, retry_of bigint, payload text, fingerprint text, parent bigint, parked_on text
--- Create those occurrences whose key is not there. Race: two nodes create one; the unique key of (job, key) lets one in, and what stands there stays.
+-- Create those occurrences whose key is not there. Race: two nodes create one; the unique key of (job, key) admits only one, and what stands there stays.
 INSERT INTO cronsensus_occurrences (namespace, job_id, "key", origin, state, serial, priority, level, scheduled_for, due_at,
     expires_at, attempt, crashes, failures, token, created_at, retry_of, payload, fingerprint, parent, parked_on)
 {values: given.namespace, given.job_id, given.key, given.origin, 'pending', given.serial, given.priority, given.level, given.scheduled_for, given.due_at, given.expires_at, 0, 0, 0, 0, given.created_at, given.retry_of, given.payload, given.fingerprint, given.parent, given.parked_on}
@@ -49,7 +49,7 @@ INSERT INTO cronsensus_occurrences (namespace, job_id, "key", origin, state, ser
 
 -- name: insert_new
 -- rows: namespace text, job_id bigint, key text, origin text, serial smallint, priority integer, level bigint, scheduled_for bigint, due_at bigint, expires_at bigint, created_at bigint, retry_of bigint, payload text, fingerprint text, parent bigint, parked_on text
--- Create occurrences whose keys are not there. Race: another caller has one; the unique key of (job, key) lets one in, and this fails.
+-- Create occurrences whose keys are not there. Race: another caller has one; the unique key of (job, key) admits only one, and this fails.
 INSERT INTO cronsensus_occurrences (namespace, job_id, "key", origin, state, serial, priority, level, scheduled_for, due_at,
     expires_at, attempt, crashes, failures, token, created_at, retry_of, payload, fingerprint, parent, parked_on)
 {values: given.namespace, given.job_id, given.key, given.origin, 'pending', given.serial, given.priority, given.level, given.scheduled_for, given.due_at, given.expires_at, 0, 0, 0, 0, given.created_at, given.retry_of, given.payload, given.fingerprint, given.parent, given.parked_on};

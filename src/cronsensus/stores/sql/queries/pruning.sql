@@ -26,7 +26,7 @@ SELECT STRAIGHT_JOIN
 
 -- name: earliest_dependent
 -- types: never bigint
--- Read when the earliest was created of all that are parked without a list of their own: what they wait for is needed. Race: one is created meanwhile; what it needs has not been kept for long enough by then.
+-- Read when the earliest parked dependent was created: its upstreams are needed. Race: one is created meanwhile; what it needs is too young to be pruned.
 SELECT min(o.created_at) AS created_at
 FROM cronsensus_occurrences AS o {index: parked}
 WHERE o.namespace = :space AND o.parked_on IS NOT NULL AND o.state = 'pending' AND +o.due_at = :never
@@ -34,7 +34,7 @@ WHERE o.namespace = :space AND o.parked_on IS NOT NULL AND o.state = 'pending' A
 
 -- name: old_occurrences
 -- types: before bigint, now bigint, waiting_since bigint, least bigint, most bigint, size bigint
--- Find what ended before a moment, or longer ago than its job keeps it. What lies above the watermark stays: its key keeps a later fire from creating it again; so do items of a batch that is not over, or not for as long. What something open needs stays but for a moment that somebody named: what was kept still when the earliest parked dependent was created, and a batch and its items as long as its retry is open, or was retried itself. The namespace is hidden, so that jobs are walked by id: by an index of theirs, all that is old would have to be sorted to find the first thousand. Race: a batch is retried after this has found it; the retry then fails, since its items are gone. A final state has no exit, and a watermark only rises.
+-- Find occurrences that ended before a moment, or longer ago than their job's keep. Occurrences above the watermark stay: their keys keep a later fire from creating them again. Items of a batch that is not over, or not for as long, stay too. Unless somebody gave a moment, occurrences that an open one needs stay: those that existed when the earliest parked dependent was created, and a batch with its items while its retry is open, or was retried itself. The namespace is hidden in an expression, so that jobs are read by id: by an index on it, all old rows would be sorted to find the first thousand. Race: a batch is retried after this has found it; the retry then fails, since its items are gone. A final state has no exit, and a watermark only rises.
 SELECT o.id, o.job_id, o.scheduled_for AS last,
     CASE WHEN o.scheduled_for IS NOT NULL AND o.finished_at >= {part: needed_from} {part: retried} AS needed
 FROM cronsensus_jobs AS j
@@ -58,7 +58,7 @@ LIMIT :size;
 
 -- name: jobs_with_old
 -- types: before bigint, now bigint, waiting_since bigint, least bigint, most bigint
--- Find jobs of which an occurrence ended as long ago, and before when it may be forgotten; a seek in the index for each job. Race: none, a final state has no exit.
+-- Find jobs with an occurrence that ended as long ago, and the limits for each; a seek in the index for each job. Race: none, a final state has no exit.
 SELECT j.id, {part: kept} AS ended, {part: needed_from} AS needed_from, j.watermark
 FROM (SELECT o.job_id, min(o.finished_at) AS ended FROM cronsensus_occurrences AS o {index: final}
     WHERE o.finished_at IS NOT NULL GROUP BY o.job_id) AS earliest
@@ -68,7 +68,7 @@ ORDER BY j.id;
 
 -- name: old_of_job
 -- types: before bigint, ended bigint, needed_from bigint, passed bigint, size bigint
--- Find what of a job ended before a moment. Race: as for all jobs.
+-- Find occurrences of a job that ended before a moment. Race: as for all jobs.
 SELECT o.id, o.job_id, o.scheduled_for AS last,
     CASE WHEN o.scheduled_for IS NOT NULL AND o.finished_at >= :needed_from {part: retried} AS needed
 FROM cronsensus_occurrences AS o {index: final}
@@ -111,52 +111,52 @@ LIMIT :size;
 SELECT t.id, t.at FROM cronsensus_trail AS t WHERE t.namespace = :space ORDER BY t.id LIMIT :size;
 
 -- name: lock_pruned_jobs
--- Lock jobs. Race: two nodes prune, or one acquires what the other forgets; in the order of ids, one waits for the other.
+-- Lock jobs. Race: two nodes prune, or one acquires what the other deletes; they lock in the order of ids, so they wait for each other.
 SELECT j.id FROM cronsensus_jobs AS j {by_id} WHERE j.id IN :ids ORDER BY j.id {for_update};
 
 -- name: raise_horizons
 -- rows: pruned bigint, job bigint
--- Raise horizons over what is forgotten. Race: two nodes prune; the jobs are locked, and the condition lets a horizon only rise.
+-- Raise horizons over deleted rows. Race: two nodes prune; the jobs are locked, and the condition allows a horizon only to rise.
 UPDATE {rows_first} cronsensus_jobs AS j {by_id}
 SET horizon = given.pruned
 {rows_last}
 WHERE j.id = given.job AND (j.horizon IS NULL OR j.horizon < given.pruned);
 
 -- name: delete_logs
--- Forget the log lines of occurrences. Race: none, their occurrences are locked, or final for ever.
+-- Delete the log lines of occurrences. Race: none, their occurrences are locked, or final for ever.
 DELETE FROM cronsensus_logs WHERE occurrence_id IN :ids;
 
 -- name: delete_runs
--- Forget the runs of occurrences. Race: as above.
+-- Delete the runs of occurrences. Race: as above.
 DELETE FROM cronsensus_runs WHERE occurrence_id IN :ids;
 
 -- name: delete_runs [mysql]
--- Forget the same. Race: as above. With statistics of a table that was small, MySQL would rather read and lock all of them.
+-- The same. Race: as above. With statistics from when the table was small, MySQL would read and lock all of its rows.
 DELETE /*+ INDEX(cronsensus_runs cronsensus_runs_of_occurrence) */ FROM cronsensus_runs WHERE occurrence_id IN :ids;
 
 -- name: delete_occurrences
--- Forget occurrences in whatever state. Race: none, they are locked, and the number of rows is checked.
+-- Delete occurrences in any state. Race: none, they are locked, and the number of rows is checked.
 DELETE FROM cronsensus_occurrences WHERE id IN :ids;
 
 -- name: delete_final
--- Forget occurrences. Race: two nodes prune; what is gone is gone, and the condition asks whether they ended.
+-- Delete occurrences. Race: two nodes prune; rows that are gone stay gone, and the condition checks whether they ended.
 DELETE FROM cronsensus_occurrences WHERE id IN :ids AND finished_at IS NOT NULL;
 
 -- name: delete_ranges
--- Forget ranges of times. Race: as above.
+-- Delete ranges of times. Race: as above.
 DELETE FROM cronsensus_verdicts WHERE id IN :ids;
 
 -- name: delete_sessions
--- Forget sessions. Race: as above.
+-- Delete sessions. Race: as above.
 DELETE FROM cronsensus_sessions WHERE id IN :ids AND ended_at IS NOT NULL;
 
 -- name: delete_trail
--- Forget entries of the trail. Race: as above.
+-- Delete entries of the trail. Race: as above.
 DELETE FROM cronsensus_trail WHERE id IN :ids;
 
 -- name: jobs_with_old_eras
 -- types: before bigint, now bigint, least bigint, most bigint, size bigint
--- Find living jobs with an era that another one has replaced, and that owes nothing; two seeks for each. Race: a plan, or a definition; the job is locked, and what it owes is asked again.
+-- Find living jobs with a replaced era without undecided times; two seeks for each. Race: a plan, or a definition; the job is locked, and its undecided times are checked again.
 SELECT j.id
 FROM cronsensus_jobs AS j {along: jobs_redefined}
 WHERE j.namespace = :space AND j.revision > 1 AND j.retired_at IS NULL
@@ -168,7 +168,7 @@ LIMIT :size;
 
 -- name: old_pauses
 -- types: before bigint, now bigint, least bigint, most bigint, size bigint
--- Find pauses of living jobs that ended as long ago, and owe nothing. Race: none, what owes nothing owes nothing later: the watermark only rises, and a new definition begins after it. MySQL is told to go from the pauses, of which there are few, to their jobs.
+-- Find pauses of living jobs that ended as long ago, without undecided times. Race: none, there are none later: the watermark only rises, and a new definition begins after it. MySQL is made to start from the pauses, which are few.
 {part: from_pauses} p.id
 FROM cronsensus_pauses AS p
 JOIN cronsensus_jobs AS j ON j.id = p.job_id
@@ -179,7 +179,7 @@ LIMIT :size;
 
 -- name: long_retired
 -- types: ended bigint, size bigint
--- Find jobs that were retired before a moment, and of which nothing is left. Race: one is defined again; it is locked and asked again.
+-- Find jobs that were retired before a moment, without any other rows. Race: one is defined again; it is locked and checked again.
 SELECT j.id
 FROM cronsensus_jobs AS j {along: jobs_retired}
 WHERE j.namespace = :space AND j.retired_at IS NOT NULL AND j.retired_at < :ended AND j.waiting_until IS NULL
@@ -189,7 +189,7 @@ ORDER BY j.id
 LIMIT :size;
 
 -- name: lock_long_retired
--- Lock those of jobs that were retired before a moment. Race: one is defined again; it comes before the lock, and then it is not found, or after the commit, and then it is a new one.
+-- Lock those jobs that were retired before a moment. Race: one is defined again; if before the lock, it is not found; if after the commit, it is a new job.
 SELECT j.id
 FROM cronsensus_jobs AS j {by_id}
 WHERE j.id IN :ids AND j.retired_at IS NOT NULL AND j.retired_at < :ended AND j.waiting_until IS NULL
@@ -197,25 +197,25 @@ ORDER BY j.id
 {for_update};
 
 -- name: kept_back
--- Find jobs of which an occurrence or a range is left. Race: the jobs are locked by the statement before, so none comes meanwhile.
+-- Find jobs that still have an occurrence or a range. Race: the jobs are locked by the statement before, so none is added meanwhile.
 SELECT o.job_id FROM cronsensus_occurrences AS o WHERE o.job_id IN :ids
 UNION
 SELECT v.job_id FROM cronsensus_verdicts AS v WHERE v.job_id IN :ids;
 
 -- name: delete_eras
--- Forget the eras of jobs. Race: none, the jobs are locked.
+-- Delete the eras of jobs. Race: none, the jobs are locked.
 DELETE FROM cronsensus_eras WHERE job_id IN :ids;
 
 -- name: delete_pauses_of
--- Forget the pauses of jobs. Race: none, the jobs are locked.
+-- Delete the pauses of jobs. Race: none, the jobs are locked.
 DELETE FROM cronsensus_pauses WHERE job_id IN :ids;
 
 -- name: delete_jobs
--- Forget jobs. Race: none, they are locked, and the number of rows is checked.
+-- Delete jobs. Race: none, they are locked, and the number of rows is checked.
 DELETE FROM cronsensus_jobs WHERE id IN :ids;
 
 -- name: lock_with_eras
--- Lock living jobs, and read what they owe. Race: a plan, or a definition; one waits for the other.
+-- Lock living jobs, and read up to when their times are decided. Race: a plan, or a definition; one waits for the other.
 SELECT j.id, j.keep, j.watermark, j.next_due
 FROM cronsensus_jobs AS j {by_id}
 WHERE j.id IN :ids AND j.retired_at IS NULL
@@ -228,7 +228,7 @@ SELECT e.job_id, e.since FROM cronsensus_eras AS e WHERE e.job_id IN :ids;
 
 -- name: pass_eras
 -- rows: moved bigint, job bigint
--- Raise watermarks and horizons over eras that are forgotten. Race: none, the jobs are locked; the number of rows is checked.
+-- Raise watermarks and horizons over deleted eras. Race: none, the jobs are locked; the number of rows is checked.
 UPDATE {rows_first} cronsensus_jobs AS j {by_id}
 SET watermark = CASE WHEN j.watermark < given.moved THEN given.moved ELSE j.watermark END,
     horizon = CASE WHEN j.horizon IS NOT NULL AND j.horizon > given.moved THEN j.horizon ELSE given.moved END
@@ -236,16 +236,16 @@ SET watermark = CASE WHEN j.watermark < given.moved THEN given.moved ELSE j.wate
 WHERE j.id = given.job;
 
 -- name: delete_eras_before
--- Forget the eras of a job that began before one. Race: none, the job is locked.
+-- Delete the eras of a job that began before one. Race: none, the job is locked.
 DELETE FROM cronsensus_eras WHERE job_id = :job AND since < :moved;
 
 -- name: delete_pauses
--- Forget pauses. Race: two nodes prune; what is gone is gone.
+-- Delete pauses. Race: two nodes prune; rows that are gone stay gone.
 DELETE FROM cronsensus_pauses WHERE id IN :ids;
 
 -- name: replaced_releases
 -- types: ended bigint, size bigint
--- Find releases without an open session that another one replaced before a moment, but for the oldest: definitions and sessions begin one after the other by its row. Race: a session of one begins; it begins before or after the forgetting, and this is asked again in it.
+-- Find replaced releases without an open session, except the oldest, whose row serialises definitions and new sessions. Race: a session of one opens; that is before or after the deletion, which checks again.
 SELECT r.id, r."release"
 FROM cronsensus_releases AS r
 WHERE r.namespace = :space
@@ -257,16 +257,16 @@ ORDER BY r.id
 LIMIT :size;
 
 -- name: delete_releases
--- Forget releases. Race: none, no session begins meanwhile.
+-- Delete releases. Race: none, no session begins meanwhile.
 DELETE FROM cronsensus_releases WHERE id IN :ids;
 
 -- name: any_lock_ran_out
--- Read whether a lock without a session ran out. Race: none, it tells only whether it is worth to look.
+-- Read whether a lock without a session ran out. Race: none, it only shows whether a search is worthwhile.
 SELECT l.name FROM cronsensus_locks AS l
 WHERE l.namespace = :space AND l.session IS NULL AND (l.epoch <> :boot OR l.lease_until <= :moment)
 LIMIT 1;
 
 -- name: delete_locks
--- Forget locks without a session that ran out. Race: it is granted again; the condition asks whether it ran out, by the clock or in another epoch: then no process can extend it or give it back.
+-- Delete locks without a session that ran out. Race: it is granted again; the condition checks whether it ran out, by the clock or in another epoch: then no process can extend or release it.
 DELETE FROM cronsensus_locks
 WHERE namespace = :space AND session IS NULL AND (epoch <> :boot OR lease_until <= :moment);

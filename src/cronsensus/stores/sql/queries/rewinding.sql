@@ -16,12 +16,12 @@ DELETE FROM cronsensus_verdicts WHERE job_id = :job AND "first" > :watermark;
 UPDATE cronsensus_verdicts SET "last" = :until, "count" = :many WHERE id = :verdict AND job_id = :job;
 
 -- name: withdraw_occurrences
--- Forget what was made for times that come again, and never began. Race: a claim; the condition asks whether it still waits for its first attempt.
+-- Delete what was made for times that come again, and never began. Race: a claim; the condition checks whether it still waits for its first attempt.
 DELETE FROM cronsensus_occurrences
 WHERE job_id = :job AND scheduled_for > :watermark AND origin = 'schedule' AND 'pending' = coalesce(state, '') AND attempt = 0;
 
 -- name: withdraw_pauses
--- Forget the pauses that lie ahead. Race: none, the job is locked.
+-- Delete the pauses that lie ahead. Race: none, the job is locked.
 DELETE FROM cronsensus_pauses WHERE job_id = :job AND start > :watermark;
 
 -- name: cut_pauses
@@ -29,7 +29,7 @@ DELETE FROM cronsensus_pauses WHERE job_id = :job AND start > :watermark;
 UPDATE cronsensus_pauses SET "end" = :watermark WHERE job_id = :job AND "end" > :watermark;
 
 -- name: withdraw_eras
--- Forget the eras that lie ahead, but the last. Race: none, the job is locked.
+-- Delete the eras that lie ahead, but the last. Race: none, the job is locked.
 DELETE FROM cronsensus_eras WHERE job_id = :job AND since > :began AND revision < :revised;
 
 -- name: begin_era_before

@@ -25,7 +25,7 @@ FROM cronsensus_sessions AS s
 WHERE s.id = :session AND s.namespace = :space AND s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment;
 
 -- name: renewing
--- Read whether a session is alive, what it is asked to do, and what it runs. Race: the statement before has locked the row; this one reads the clock, and sees the claims that the lock waited for.
+-- Read whether a session is alive, what an operator requested, and its runs. Race: the statement before has locked the row; this one reads the clock, and sees the claims that the lock waited for.
 SELECT CASE WHEN s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment THEN 1 ELSE 0 END AS alive,
     s.draining, s.beats,
     (SELECT c.value FROM cronsensus_counters AS c WHERE c.name = 'identity') AS store,
@@ -37,11 +37,11 @@ WHERE s.id = :session AND s.namespace = :space
 ORDER BY o.id;
 
 -- name: identity
--- Read which store this is. Race: none, it never changes.
+-- Read the identity of the store. Race: none, it never changes.
 SELECT c.value FROM cronsensus_counters AS c WHERE c.name = 'identity';
 
 -- name: renew
--- Set the lease of a session. Race: its end by another node; the row is locked, and the condition asks again whether it is open.
+-- Set the lease of a session. Race: its end by another node; the row is locked, and the condition checks again whether it is open.
 UPDATE cronsensus_sessions
 SET lease_until = :until, renewed_at = :now, beats = :beat
 WHERE id = :session AND namespace = :space AND ended_at IS NULL;
@@ -52,37 +52,37 @@ SELECT r.id FROM cronsensus_releases AS r WHERE r.namespace = :space AND r."rele
 
 -- name: insert_release
 -- rows: space text, name text, moment bigint
--- Note a release. Race: another node notes it too; the unique name lets one in.
+-- Record a release. Race: another node records it too; the unique name admits only one.
 INSERT INTO cronsensus_releases (namespace, "release", first_seen_at)
 {values: given.space, given.name, given.moment}
 {absent: namespace, "release"};
 
 -- name: lock_oldest_release
--- Lock the oldest release. Race: another session begins, or jobs are defined; one waits for the other.
+-- Lock the oldest release. Race: another session opens, or jobs are defined; they wait for each other.
 SELECT r.id FROM cronsensus_releases AS r WHERE r.namespace = :space ORDER BY r.id LIMIT 1 {for_update};
 
 -- name: insert_session
 -- rows: whose text, space text, node text, host text, pid bigint, pid_started bigint, release text, version text, concurrency integer, functions integer, declares text, tzdata text, zones text, now bigint, until bigint, boot text
--- Begin a session. Race: it is begun twice; the unique id lets one in.
+-- Insert a session. Race: it is inserted twice; the unique id admits only one.
 INSERT INTO cronsensus_sessions (id, namespace, node, host, pid, pid_started, "release", version, concurrency, functions, declares, tzdata, zones,
     started_at, renewed_at, beats, lease_until, epoch, draining)
 {values: given.whose, given.space, given.node, given.host, given.pid, given.pid_started, given.release, given.version, given.concurrency, given.functions, given.declares, given.tzdata, given.zones, given.now, given.now, 0, given.until, given.boot, 0}
 {absent: namespace, id};
 
 -- name: open_again
--- Set the lease of a session that was begun a moment ago, or before. Race: its end; the row is locked, and the condition asks whether it lives. One begun in this transaction counts as living, though its lease may be shorter than the transaction.
+-- Set the lease of a session that was just inserted, or existed before. Race: its end; the row is locked, and the condition checks whether it is alive. A session inserted in this transaction counts as alive, though its lease may be shorter than the transaction.
 UPDATE cronsensus_sessions
 SET lease_until = :until, renewed_at = :now
 WHERE id = :session AND namespace = :space AND ended_at IS NULL AND epoch = :boot
     AND (lease_until > :moment OR lease_until = :until);
 
 -- name: drain
--- Ask a session to take nothing new. Race: its end; the condition asks whether it lives.
+-- Ask a session to take nothing new. Race: its end; the condition checks whether it is alive.
 UPDATE cronsensus_sessions SET draining = 1
 WHERE id = :session AND namespace = :space AND ended_at IS NULL AND epoch = :boot AND lease_until > :moment;
 
 -- name: find_dead
--- Read open sessions whose lease ran out, or that are presumed dead. Race: none is kept out; each is looked at again once it is locked.
+-- Read open sessions whose lease ran out, or that are presumed dead. Race: nothing is locked; each is checked again once it is locked.
 SELECT s.id FROM cronsensus_sessions AS s
 WHERE s.namespace = :space AND s.ended_at IS NULL
     AND (s.epoch <> :boot OR s.lease_until <= :moment OR s.id IN :presumed)
@@ -115,7 +115,7 @@ ORDER BY o.id
 {for_update} {skip_locked};
 
 -- name: held_runs
--- Read what a session runs. Race: none, the session is locked, so it begins nothing.
+-- Read what a session runs. Race: none, the session is locked, so it starts nothing.
 SELECT o.id
 {part: held};
 
@@ -126,7 +126,7 @@ SELECT {part: run_and_job}
 {for_update};
 
 -- name: lock_cut_off
--- Lock occurrences that are given up, and read them. Race: a takeover; token and session are compared after the lock.
+-- Lock occurrences that are cut off, and read them. Race: a takeover; token and session are compared after the lock.
 SELECT {part: run_and_job}
 FROM cronsensus_occurrences AS o {by_id}
 WHERE o.id IN :ids AND o.namespace = :space
@@ -134,27 +134,27 @@ ORDER BY o.id
 {for_update};
 
 -- name: end_session
--- End a session. Race: its end by another node; the condition asks whether it is open.
+-- End a session. Race: its end by another node; the condition checks whether it is open.
 UPDATE cronsensus_sessions SET ended_at = :now, ended_as = :as_what, ended_why = :why
 WHERE id = :session AND namespace = :space AND ended_at IS NULL;
 
 -- name: free_locks_of
--- Free the locks of a session that ended. Race: none, it is granted no lock any more.
+-- Free the locks of a session that ended. Race: none, it gets no more locks.
 DELETE FROM cronsensus_locks WHERE session = :session AND namespace = :space;
 
 -- name: note_sign
--- Write down whether a session shows a sign of life. Race: its end by another node; then nothing is written.
+-- Record whether a session shows a sign of life. Race: its end by another node; then nothing is written.
 UPDATE cronsensus_sessions SET shown = :shown WHERE id = :session AND namespace = :space AND ended_at IS NULL;
 
 -- name: signs
--- Read what sessions say of their signs of life, by their keys: that they are open would be another way to them, along all that are. Race: none is kept out, evidence is no proof.
+-- Read what sessions recorded about their signs of life, by their keys: a condition that they are open would make the planner read all open sessions. Race: nothing is locked, evidence is no proof.
 SELECT s.id, s.number, s.shown, s.ended_at
 FROM cronsensus_sessions AS s
 WHERE s.namespace = :space AND s.id IN :sessions;
 
 -- name: signs [postgres]
 -- types: sessions text[]
--- Read the same, one lookup for each session, whatever the planner knows. Race: as above.
+-- Read the same, with a lookup for each session, in any plan. Race: as above.
 SELECT s.id, s.number, s.shown, s.ended_at
 FROM unnest(:sessions) AS asked (id)
 JOIN LATERAL (
@@ -162,7 +162,7 @@ JOIN LATERAL (
 ) AS s ON TRUE;
 
 -- name: silent_sessions
--- Read which nodes have not said of their signs of life. Race: one says so in this moment; that it did is seen later, too.
+-- Read which nodes have not recorded a sign of life yet. Race: a node records it in this moment; that is seen later, too.
 SELECT s.id FROM cronsensus_sessions AS s
 WHERE s.namespace = :space AND s.ended_at IS NULL AND s.concurrency > 0 AND s.shown IS NULL;
 
@@ -171,7 +171,7 @@ WHERE s.namespace = :space AND s.ended_at IS NULL AND s.concurrency > 0 AND s.sh
 SELECT coalesce(max(s.number), 0) AS number FROM cronsensus_sessions AS s;
 
 -- name: held_signs [postgres]
--- Read which advisory locks are held, also those that are waited for. Race: none, a lock tells of its own moment.
+-- Read which advisory locks are held or waited for. Race: none, a lock is of the present moment.
 SELECT here.copies, held.sign
 FROM (SELECT pg_is_in_recovery() AS copies) AS here
 LEFT JOIN (
@@ -183,7 +183,7 @@ LEFT JOIN (
 
 -- name: held_signs [mysql]
 -- rows: place integer, one text, two text, three text, four text
--- Read of which sessions a lock is held. Race: none, a lock tells of its own moment.
+-- Read which sessions hold their lock. Race: none, a lock is of the present moment.
 SELECT here.thread, here.copies, given.place,
     coalesce(is_used_lock(given.one), is_used_lock(given.two), is_used_lock(given.three), is_used_lock(given.four)) AS holder
 FROM {rows_first} (SELECT connection_id() AS thread, @@GLOBAL.read_only AS copies) AS here;

@@ -1,22 +1,22 @@
-"""Hold the epoch of a database: one life of the lease clock, in which all its processes must be. See ADR 22.
+"""The epoch of a SQLite database: a life of the lease clock, which all of its processes must share. See ADR 22.
 
 ::
 
-    jobs.db-epoch   its first line names the epoch; each process that uses jobs.db holds a shared flock on the file
+    jobs.db-epoch   its first line is the epoch; each process that uses jobs.db holds a shared flock on the file
 
-A lease of another epoch has run out, whatever it says. Two containers on one kernel may have boot ids or monotonic
-clocks of their own, and would take each other for dead. So a process is refused while one of another epoch is alive.
-The kernel alone knows that: it frees the lock of a process that is gone.
+A lease of another epoch has run out, whatever its end. Two containers on a kernel may have boot ids or monotonic clocks
+of their own, and would take each other for dead. So a process is refused while a process of another epoch is alive.
+Only the kernel knows that: it frees the lock of a dead process.
 
 A process that opens the database
 
-- reads its own epoch in the file: takes the shared lock, and that is all;
-- reads anything else: takes its turn, and tries for the exclusive lock. If it gets that, no process is left, and its
-  own epoch begins. If not, a living process holds the shared one, and this one is refused.
+- finds its own epoch in the file: takes the shared lock, and is done;
+- finds anything else: takes its turn, and tries for the exclusive lock. If it gets that, no process is left, and its
+  own epoch begins. If not, a living process holds the shared lock, and this process is refused.
 
-Safe when two do so at the same instant, as only one has its turn. The shared lock is kept only on the own text, so a
-refused exclusive lock proves that the text is of a living process. A process that dies in between leaves no lock
-behind, and a text that the next one to have both writes anew. A turn is SQLite's write lock.
+Safe when two do so at the same instant, because only one has its turn. The shared lock is kept only on the process's
+own text, so a refused exclusive lock proves that the text belongs to a living process. A process that dies in between
+leaves no lock, and a text that the next process writes anew. A turn is SQLite's write lock.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Turn = Callable[[], AbstractContextManager[object]]
 
 @contextmanager
 def write_turn(driver: sqlite3.Connection) -> Iterator[None]:
-    """Have SQLite's write lock, and write nothing into the database."""
+    """Hold SQLite's write lock, without writing into the database."""
     driver.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -69,15 +69,15 @@ _warned: set[Path] = set()
 
 
 class Epoch:
-    """One handle's part in it. Safe to share between threads.
+    """A handle's part in the epoch. Safe to share between threads.
 
     Attributes:
         text: the epoch, since ``enter_epoch``.
-        why_not: why no lock can be held here, and nobody is refused; empty: one is held.
+        why_not: why no lock can be held here, so that nobody is refused; empty: a lock is held.
     """
 
     def __init__(self, database: Path, *, may_be_remote: bool = False) -> None:
-        """Take part for ``database``; nothing is opened before ``enter_epoch``.
+        """Prepare for ``database``; nothing is opened before ``enter_epoch``.
 
         ``may_be_remote``: its file system may be a network's, whose locks may outlive a boot.
         """
@@ -85,15 +85,15 @@ class Epoch:
         self._path = database.with_name(database.name + "-epoch")
         self._may_be_remote = may_be_remote
         self._holds: list[weakref.finalize[..., Epoch]] = []
-        """Each closes a file, and ends its lock. More than one where threads opened connections at the same time."""
+        """Each closes a file, and ends its lock. Several if threads opened connections at the same time."""
         self.text = ""
         self.why_not = "no connection was opened yet"
         _epochs.add(self)
 
     def enter_epoch(self, turn: Turn) -> None:
-        """Hold the own epoch until ``leave_epoch``; at once, if this handle does so already.
+        """Hold the own epoch until ``leave_epoch``; return at once if this handle does so already.
 
-        ``turn()`` is entered where one process after the other must do so.
+        ``turn()`` is entered for the part that only one process at a time may do.
 
         Raises:
             StoreRefused: a process of another epoch uses the database.
@@ -113,13 +113,13 @@ class Epoch:
             self._warn_once()
 
     def leave_epoch(self) -> None:
-        """Hold it no more. Idempotent."""
-        # Closing is enough, and in a forked child all that may be done: LOCK_UN would free the parent's lock.
+        """Stop holding the epoch. Idempotent."""
+        # Only close, because of forked children: LOCK_UN in a child would free the parent's lock.
         while self._holds:
             self._holds.pop()()
 
     def _is_unavailable(self) -> bool:
-        """Whether no lock is held: nothing is written here, or the kernel's locks are not its alone."""
+        """Whether no lock is held: the file is read-only, or on a network file system."""
         if not _HAS_FLOCK:
             self.why_not = "this system has no flock"
         elif sqlite_errors.is_read_only(self._database):
@@ -131,21 +131,21 @@ class Epoch:
         return bool(self.why_not)
 
     def _join_epoch(self) -> bool:
-        """Hold the own epoch if the file names it; ``False``: another one, or none."""
+        """Hold the own epoch if the file contains it; ``False``: it contains another or none."""
         try:
             file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             return False
         joins = False
         try:
-            # Before it is locked, too: on a text of the dead, the lock would be taken for a sign of their life.
+            # Checked before locking, too: with a dead process's text, the lock would look like a sign of its life.
             joins = self._is_own(file) and _try_lock(file, fcntl.LOCK_SH) and self._is_own(file)
         finally:
             self._keep_file(file) if joins else os.close(file)
         return joins
 
     def _begin_epoch(self) -> None:
-        """Write the own epoch, unless a living process holds another one. In one's turn."""
+        """Write the own epoch, unless a living process holds another. Called in its turn."""
         file = self._open_file()
         try:
             alone = _try_lock(file, fcntl.LOCK_EX)
@@ -180,7 +180,7 @@ class Epoch:
         )
 
     def _open_file(self) -> int:
-        """Open the file; make it, for the users of the database, if there is none. In one's turn."""
+        """Open the file; create it, for the users of the database, if it is missing. Called in its turn."""
         try:
             return os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -189,7 +189,7 @@ class Epoch:
             return os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
 
     def _make_file(self) -> int:
-        """Make the file under another name first: a death in between leaves none that others may not open."""
+        """Create the file under another name first: a death in between leaves no file that others cannot open."""
         new = self._path.with_name(self._path.name + ".new")
         new.unlink(missing_ok=True)
         file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -232,13 +232,13 @@ def _try_lock(file: int, kind: int) -> bool:
 
 
 def _read_epoch(file: int) -> str | None:
-    """Return the epoch in a file; ``None``: there is none, or not a whole one."""
+    """Return the epoch in a file; ``None``: there is none, or only a part."""
     found = _TEXT.match(os.pread(file, 256, 0))
     return found[1].decode("ascii") if found else None
 
 
 def _write_epoch(file: int, text: str) -> None:
-    """Write the epoch. No sync: after a power cut the text may be any, as its locks are gone."""
+    """Write the epoch. No sync: after a power cut any text is fine, because all locks are gone."""
     content = f"{text}\n{_NOTE}".encode()
     os.pwrite(file, content, 0)
     os.ftruncate(file, len(content))
@@ -248,7 +248,7 @@ _epochs: weakref.WeakSet[Epoch] = weakref.WeakSet()
 
 
 def _in_child() -> None:
-    """In a forked child: close the copies of the parent's locks; its handles take their own with a first connection."""
+    """Close a forked child's copies of the parent's locks; its handles take their own with their first connection."""
     for epoch in list(_epochs):
         with contextlib.suppress(OSError):
             epoch.leave_epoch()

@@ -1,4 +1,4 @@
-"""The SQLite store: opening its file, and waking others."""
+"""The SQLite store: opening its file, and notifying other processes."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ _open_transactions: list[Callable[[Path], Any]] = []
 
 
 def add_transaction_finder(find: Callable[[Path], Any]) -> None:
-    """Have verbs that write take part in transactions that ``find`` knows of.
+    """Have verbs that write join transactions that ``find`` returns.
 
     Args:
-        find: is given the path of a store's file; returns a connection of ``sqlite3`` on which the calling thread has a
-            transaction open on that file, or ``None``. What a verb wrote is undone if that is rolled back.
+        find: called with the path of a store's file; returns the ``sqlite3`` connection on which the calling thread has
+            a transaction open on that file, or ``None``. If that is rolled back, so is the verb's write.
     """
     _open_transactions.append(find)
 
 
 def find_open_transaction(path: Path) -> Any:
-    """Return the connection on which the calling thread has a transaction open on a file, or ``None``."""
+    """Return the connection on which the calling thread has an open transaction on a file, or ``None``."""
     return next((given for find in _open_transactions if (given := find(path)) is not None), None)
 
 
 class SqliteStore(SqlStore):
-    """A store in one SQLite file, shared by the processes of one host.
+    """A store in a SQLite file, shared by the processes of a host.
 
     Example:
         >>> store = SqliteStore("sqlite:///jobs.db?busy_timeout=10s")
@@ -61,7 +61,7 @@ class SqliteStore(SqlStore):
         """Make a handle on the file that ``url`` names; nothing is opened or created yet.
 
         Raises:
-            InvalidOption: the URL names no file, or an option that does not exist.
+            InvalidOption: the URL has no file, or an unknown option.
         """
         self._url = read_url(url)
         self._closing = Event()
@@ -82,7 +82,7 @@ class SqliteStore(SqlStore):
     def _write_transaction(
         self, *, queued: bool = False, begin: Callable[[Connection], None] | None = None
     ) -> Iterator[Transaction]:
-        """Write in one transaction; in that of the calling code, where it has said that it has one open.
+        """Write in a transaction; in that of the calling code, if a finder returns one.
 
         There is one writer at a time: a second transaction of the same thread would wait for itself.
         """
@@ -110,7 +110,7 @@ class SqliteStore(SqlStore):
             self._may_create = False
 
     def _close(self) -> None:
-        """Let go of connections and of the wake-up pipe."""
+        """Close the connections and the wake-up pipe."""
         self._closing.set()
         self._wake_ups.close()
         super()._close()
@@ -129,7 +129,7 @@ class SqliteStore(SqlStore):
 
     @property
     def _notifies_after(self) -> bool:
-        """Whether nodes are notified where there is a hook; else they see that the log was written, a little later."""
+        """Whether nodes are notified by a hook; without one they notice the write to the log a little later."""
         return True
 
     def _prepare_plan(self, items: Sequence[Item], *, is_open: bool) -> None:
@@ -151,8 +151,8 @@ class SqliteStore(SqlStore):
         wake_next(self._url.path, self.namespace, name)
 
     def _check_writable(self) -> None:
-        """Try to begin a write: a read-only file or directory is found now rather than by the first job."""
-        # SQLite begins a write on a file that it opened for reading, and complains at the first change.
+        """Try to begin a write: a read-only file or directory is noticed now rather than by the first job."""
+        # SQLite can begin a write on a file that it opened read-only, and fails only at the first change.
         if sqlite_errors.is_read_only(self._url.path):
             raise sqlite_errors.read_only(self._url.path)
         with self._write_transaction():
@@ -161,7 +161,7 @@ class SqliteStore(SqlStore):
     # --- opening ------------------------------------------------------------------------------------------------------
 
     def _open_driver(self) -> sqlite3.Connection:
-        """Open a connection in autocommit mode: transactions are begun by us alone, never behind our back."""
+        """Open a connection in autocommit mode: only our own BEGIN starts a transaction, never the driver."""
         url = self._url
         if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
             raise StoreRefused(
@@ -177,7 +177,7 @@ class SqliteStore(SqlStore):
             raise sqlite_errors.cannot_open(url.path, "no such file")
         mode = "rwc" if self._may_create else "rw"
         if not self._may_create and sqlite_errors.is_read_only(url.path) and not Path(f"{url.path}-wal").exists():
-            # A copy that is only read. SQLite would fail to make files beside it, and then not open it.
+            # A read-only copy. SQLite would fail to create files beside it, and then not open it.
             mode = "ro&immutable=1"
         driver = sqlite3.connect(
             f"file:{quote(str(url.path))}?mode={mode}",
@@ -201,11 +201,11 @@ class SqliteStore(SqlStore):
         return driver
 
     def _take_turn(self, driver: sqlite3.Connection) -> AbstractContextManager[object]:
-        """Have SQLite's write lock; where the calling code has a transaction open, it is that one's already."""
+        """Hold SQLite's write lock; an open transaction of the calling code has it already."""
         given = find_open_transaction(self._url.path)
         if given is None:
             return write_turn(driver)
-        given.execute("DELETE FROM cronsensus_counters WHERE 1 = 0")  # one that began without the lock gets it now
+        given.execute("DELETE FROM cronsensus_counters WHERE 1 = 0")  # takes the lock, if it is not held yet
         return nullcontext()
 
     def _use_write_ahead_log(self, driver: sqlite3.Connection) -> None:

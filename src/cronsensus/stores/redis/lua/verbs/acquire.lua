@@ -4,7 +4,7 @@ local session, lease, most, asks, verdicts, early = unpack(args, 1, 6)
 if not alive(session) then
   return refuse('LEASELOST')
 end
-local counted = {} -- jobs of which times are asked for, within their limits
+local counted = {} -- jobs whose times are requested, within their limits
 for _, ask in ipairs(asks) do
   counted[ask[1]] = counted[ask[1]] or ask[2]
   for _, one in ipairs(ask[3]) do
@@ -34,7 +34,7 @@ end
 
 local chosen, closed, fingerprints = {}, {}, {}
 
--- Why a time of which nothing is known is not won; nil: it is.
+-- Why a time without an occurrence is not won; nil: it is won.
 local function refusal(job, intent, below_limit)
   if job.paused_at then
     return 'paused'
@@ -59,7 +59,7 @@ local function make(job, key, nominal, values)
   values.key, values.nominal, values.due = key, nominal, NOW
   values.priority, values.payload, values.keep = job.priority, job.payload, job.keep
   local id, time = create(job.number, values), tonumber(nominal or 0)
-  -- Another program keeps time, and nothing before this is owed.
+  -- Another program names the times, and no earlier time is undecided.
   if nominal and job.manual and time > tonumber(job.watermark) and (not job.next_due or tonumber(job.next_due) > time) then
     job.watermark = nominal
     call('HSET', job_key(job.number), 'watermark', nominal)
@@ -107,7 +107,7 @@ local function decide_time(job, intent, below_limit, nominal, key)
   return choose(job, id)
 end
 
--- Decide what is asked for by name, whatever waits before it; '': it is won.
+-- Decide an occurrence requested by name, ahead of any others that wait; '': it is won.
 local function decide_named(job, nominal, key, fingerprint)
   local number = job.number
   if nominal and is_pruned(job, tonumber(nominal)) then

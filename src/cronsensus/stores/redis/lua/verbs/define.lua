@@ -1,9 +1,9 @@
--- Write definitions that Python worked out from what it saw a moment ago (`at`), if that still stands; else AGAIN.
+-- Write definitions that Python computed from the state a moment ago (`at`), if that has not changed; else AGAIN.
 --
--- What the work rests on, and what is compared here in the same step as the writes: that a new name is free; of a
--- changed, a moved or a retired job revision and watermark (whatever changes eras or ends a job makes a new revision,
--- and a fired plan moves the watermark); which releases live; and for a complete declaration that no definition changed
--- at all. So of two nodes that define the same in the same instant one comes second and looks again.
+-- The computation rests on these values, which are compared in the same step as the writes: a new name is free; revision
+-- and watermark of a changed, moved or retired job (every change of eras and every end of a job makes a new revision, and
+-- a fired plan moves the watermark); which releases are alive; and for a complete declaration, that no definition changed
+-- at all. So of two nodes that define the same at the same instant, the second looks again.
 -- needs: releases retiring
 local MOST_AGE = 10000000
 

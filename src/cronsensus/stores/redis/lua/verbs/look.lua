@@ -3,7 +3,7 @@ local limit, newest, place, of, ahead, own, known, told = unpack(args, 1, 8)
 local DUE, PENDING = SPACE .. 'due', SPACE .. 'pending'
 local NEAR, PAGE, FARTHEST = 16, 500, 20000
 
--- Up to `most` jobs of the share asked for, from the one end of the index or from the other.
+-- Up to `most` jobs of the partition, from either end of the index.
 local function find(most, command, from, to)
   local found, seen, size = {}, 0, of == 1 and most or PAGE
   while #found < most and seen < FARTHEST do
@@ -21,7 +21,7 @@ local function find(most, command, from, to)
   return found, #found < most
 end
 
--- Mostly few jobs come due soon. Then one page shows them, and when the next one is due; nil: it does not.
+-- Usually few jobs come due soon. Then a single page has them, and the next due time; nil: it does not.
 local function find_near()
   local page, til = call('ZRANGE', DUE, 0, NEAR - 1, 'WITHSCORES'), tonumber(later(ahead))
   if #page == 2 * NEAR and tonumber(page[#page]) <= til then
@@ -78,13 +78,13 @@ for index, session in ipairs(holding) do
   holders[index] = try(session_row, session) or { session }
 end
 
--- How many sessions were opened, and the last of them: a failover that loses one lets its number be given again.
+-- How many sessions were opened, and the last of them: after a failover that lost a session, its number is given again.
 local opened = (sessions_opened or '0') .. ' ' .. (newest_session or '')
 
--- Which other sessions show a sign of life, and which do not, with what they say of it: false where there is nothing to
--- ask, as no other one holds runs, and none was opened since `known`. A replica is not asked: what its keys say happened
--- elsewhere.
--- Guests are not asked for, so all are told where signs are asked for; else only if one was opened since they were `told`.
+-- Which other sessions show a sign of life, and which do not, with what they recorded about it; false if there is nothing
+-- to check, because no other session holds runs, and none was opened since `known`. A replica is not asked: its keys are
+-- about connections to another server.
+-- Guests are not checked. All of them are returned if signs are checked; else only if one was opened since `told`.
 local others_hold = #holding > 1 or (holding[1] and holding[1] ~= own)
 local asks = known ~= false and (others_hold or known ~= opened)
 local taking_turns, guests = turning(told == opened and not asks)

@@ -1,9 +1,9 @@
 -- Deletes come first: a full store refuses every other write, and this is how it gets space again.
--- What is final has no exit and a horizon only rises, so two nodes that prune in the same instant do no harm.
+-- A final state has no exit and a horizon only rises, so two nodes that prune at the same instant do no harm.
 -- needs: retiring releases pruning forgetting locks queues history
 local HOUR, DAY, PAGE = 3600000000, 86400000000, 100
 local MOST_SESSIONS = 1000
-local MOST = 2000 -- so many are looked at in one call; the answer says where to go on
+local MOST = 2000 -- so many are read in a call; the answer has the position to go on from
 
 local jobs, before, limit, skipped = unpack(args, 1, 4)
 local deleted, needed, looked = 0, 0, 0
@@ -19,7 +19,7 @@ local function is_young(batch, bound)
   return batches[batch]
 end
 
--- When the earliest was created of all that are parked without a list of their own; nil: none is.
+-- When the earliest parked dependent was created; nil: there is none.
 local function earliest_dependent()
   local earliest
   for _, id in ipairs(call('ZRANGE', PARKED, 0, -1)) do
@@ -51,7 +51,7 @@ local function is_batch_being_retried(batch)
   return retried[batch]
 end
 
--- How many items a batch has left. They are counted when it goes, since afterwards nothing tells that it was retried.
+-- How many items a batch has left. They are counted when it is deleted, because its retry is unknown afterwards.
 local function count_items(batch)
   local count = 0
   for _, state in ipairs({ 'succeeded', 'failed', 'cancelled', 'skipped', 'missed' }) do
@@ -126,7 +126,7 @@ local function prune(job, kept)
     return
   end
   try(forget_history, job, math.min(bound, now - HISTORY_KEPT))
-  -- Where much has to stay for now, it is not looked at again with every call.
+  -- If many rows have to stay for now, they are not read again with every call.
   look_for_pruning(job, row.keep, true, kept >= PAGE and now + HOUR)
 end
 
