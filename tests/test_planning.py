@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cronsensus.model.job import Era, Stretch
@@ -52,7 +52,11 @@ def test_planning_again_from_the_new_watermark_gives_nothing(job, now):
 
 @given(jobs(), moments, st.integers(1, 7))
 def test_a_plan_with_little_room_stops_the_watermark_and_the_next_ones_bring_the_same_result(job, now, most):
-    assert in_steps(job, now, most) == expected(job, now)
+    policies, at_once = job.spec.policies, expected(job, now)
+    if policies.catch_up == "all" and policies.overlap in {"skip", "queue_one"}:
+        # What an earlier step made is active in the next one, for times that are on time.
+        assume(all(now - nominal > ON_TIME for nominal in at_once))
+    assert in_steps(job, now, most) == at_once
 
 
 @given(jobs(), moments)

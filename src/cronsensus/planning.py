@@ -18,7 +18,7 @@ The rules, in the order in which they apply to a nominal time t that lies ``age 
    keeps it and cancels the others, or skips those of the same step. Exception: times that ``catch_up="all"`` brings
    back late (by more than ``ON_TIME``) were asked for explicitly, so they queue. With ``catch_up="all"``, times that
    are on time are skipped only for occurrences that were active before, not for each other: after a short downtime,
-   too, all means all.
+   too, all means all. (Of more than ``MOST_OCCURRENCES`` the last ones may be skipped: an earlier plan's are active.)
 
 A new job may have only one nominal time left, in the past (a one-off ``at``). Declaring it means to run it now, so
 ``grace`` is the only rule on lateness that applies to it.
