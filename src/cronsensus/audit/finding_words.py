@@ -24,7 +24,9 @@ class Words:
 
     def two_verdicts(self, at: datetime, rows: Sequence[Row], ranges: Sequence[VerdictRange]) -> Finding:
         """One nominal time, more than one verdict."""
-        verdicts = [f"occurrence {row.id} ({row.state})" for row in rows] + [_range(one) for one in ranges]
+        verdicts = [f"occurrence {row.id} ({row.state})" for row in rows] + [
+            _range(ledger_range) for ledger_range in ranges
+        ]
         sentence = f"{self._at(at)} has {len(verdicts)} verdicts: {', '.join(verdicts)}"
         return self._found("duplicate", at, sentence, *(row.id for row in rows))
 

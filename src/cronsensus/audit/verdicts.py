@@ -86,7 +86,7 @@ class Verdicts:
             self._job = again
         self._close_gap()
         undecided.add_to(self._report)
-        for row in (one for one in undecided.strays if not self._rewound.covers(one.at)):
+        for row in (stray for stray in undecided.strays if not self._rewound.covers(stray.at)):
             self._report.add(self._words.stray(row))
         if undecided.missing and undecided.first is not None:
             self._report.add(self._words.undecided(undecided.first, undecided.missing, self._job.watermark))
@@ -109,10 +109,10 @@ class Verdicts:
     def _look_at_ranges(self, after: datetime, until: datetime) -> list[LedgerRange]:
         """Check the ends and the count of every range; return the long ones by time."""
         longs: list[LedgerRange] = []
-        for one in self._ranges(after, until):
-            verdict = one.range
+        for ledger_range in self._ranges(after, until):
+            verdict = ledger_range.range
             if (verdict.count is None or verdict.count > WINDOW) and len(longs) < MOST_LONG:
-                longs.append(one)
+                longs.append(ledger_range)
             if verdict.first <= after or verdict.last > until:
                 continue
             outside = [at for at in (verdict.first, verdict.last) if not self._nominals.has(at)]
@@ -174,9 +174,11 @@ class Verdicts:
         for row in rows:
             by_time[row.at].append(row)
         covers: dict[int, list[LedgerRange]] = defaultdict(list)
-        for one in ranges:
-            for index in range(bisect_left(times, one.range.first), bisect_right(times, one.range.last)):
-                covers[index].append(one)
+        for ledger_range in ranges:
+            for index in range(
+                bisect_left(times, ledger_range.range.first), bisect_right(times, ledger_range.range.last)
+            ):
+                covers[index].append(ledger_range)
         for index, at in enumerate(times):
             self._nominal(at, by_time.pop(at, []), covers.get(index, []))
         for at in sorted(by_time):
@@ -200,7 +202,7 @@ class Verdicts:
         if scheduled and ranges and self._rewound.covers(at):
             ranges = []
         if len(scheduled) + len(ranges) > 1:
-            self._report.add(self._words.two_verdicts(at, scheduled, [one.range for one in ranges]))
+            self._report.add(self._words.two_verdicts(at, scheduled, [ledger_range.range for ledger_range in ranges]))
         for row in rows:
             if row.origin is Origin.BACKFILL and (done := succeeded_before(row, rows)) is not None:
                 self._report.add(self._words.backfilled_again(at, done.id, row.id))

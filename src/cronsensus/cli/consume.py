@@ -60,18 +60,18 @@ def consume(names: tuple[str, ...], broker: str | None, **flags: Any) -> None:
             consumers |= _find_consumers(name)
         _require_broker(broker, " ".join(names))
         assert broker is not None  # noqa: S101 - required
-        for name, one in consumers.items():
-            apply_flags(Application(one.scheduler, name), **{key: value for key, value in flags.items() if value})
+        for name, consumer in consumers.items():
+            apply_flags(Application(consumer.scheduler, name), **{key: value for key, value in flags.items() if value})
         scheduler = next(iter(consumers.values())).scheduler
         known = scheduler.settings
         start_logging(known.log_format, known.log_level, node=scheduler.node_name)
         if known.log_level.lower() != "debug":
-            # What it says of connections is logged here, in a line each.
+            # The library logs connections itself, in a line each.
             logging.getLogger("pika").setLevel(logging.CRITICAL)
         if known.log_format == "text":
-            for name, one in consumers.items():
-                store = one.scheduler.settings.shown("url")
-                print_message(f"{name}: queue {one.queue!r} at {mask(broker)}, store {store}; Ctrl-C ends it")
+            for name, consumer in consumers.items():
+                store = consumer.scheduler.settings.shown("url")
+                print_message(f"{name}: queue {consumer.queue!r} at {mask(broker)}, store {store}; Ctrl-C ends it")
         _run_all(consumers, broker, signals)
 
 

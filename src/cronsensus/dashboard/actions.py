@@ -1,7 +1,7 @@
 """What people can do from a page: each act is one verb of the store, shown before it is done.
 
-An action says what it would do (a ``Form``), and does it. Both look at the store anew. A form carries what it was
-opened on (``seen``): if that has changed meanwhile, the form is shown again and nothing is done.
+An action shows what it would do (a ``Form``), and then does it. Both read the store anew. A form carries the state that
+it was opened on (``seen``): if that has changed meanwhile, the form is shown again and nothing is done.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _PREVIEWED = 20
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Something to write into, or to choose from.
+    """A field of a form.
 
     Attributes:
         label: of the catalogue, unless ``plain``: then it is a name of the user's.
         large: a box instead of a line.
-        choices: what can be chosen; besides nothing.
+        choices: what can be chosen; the field may also stay empty.
         box: a box to tick; it sends ``1``.
         hint: what holds if it is left empty.
     """
@@ -70,9 +70,9 @@ class Form:
         back: the path to return to.
         keeps: what names the target, sent back as it is.
         seen: what the target was like.
-        reason: whether one must be given.
+        reason: whether a reason must be given.
         fields: what else can be written.
-        asks: what must be chosen before there is anything to preview; sent by GET.
+        asks: fields that must be filled in before there is a preview; sent by GET.
         rows: times or runs that are meant, with what would become of each.
         refused: why it cannot be done.
         command: the same as a command.
@@ -105,7 +105,7 @@ class Action:
 
 
 class NoTargetError(LookupError):
-    """What was to be acted on is not there."""
+    """The target of an act does not exist."""
 
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
@@ -238,43 +238,48 @@ def runs_elsewhere(view: JobView | None) -> Text | None:
 
 
 def find_run(store: Store, given: Given) -> Occurrence:
-    """Return the run that is meant.
+    """Return the run that a form names.
 
     Raises:
         NoTargetError: there is none.
     """
     number = given.get("run", "")
-    one = store.occurrence(int(number)) if number.isdecimal() and len(number) < 19 else None
-    if one is None:
+    occurrence = store.occurrence(int(number)) if number.isdecimal() and len(number) < 19 else None
+    if occurrence is None:
         raise NoTargetError("There is no such run")
-    return one
+    return occurrence
 
 
-def run_form(one: Occurrence, seen: str = "", **more: Any) -> Form:
+def run_form(occurrence: Occurrence, seen: str = "", **more: Any) -> Form:
     """Return a form about a run."""
-    return Form(back=f"/runs/{one.id}", keeps={"run": str(one.id)}, seen=f"{one.state} {one.attempt}{seen}", **more)
+    return Form(
+        back=f"/runs/{occurrence.id}",
+        keeps={"run": str(occurrence.id)},
+        seen=f"{occurrence.state} {occurrence.attempt}{seen}",
+        **more,
+    )
 
 
 def _cancel_form(store: Store, given: Given) -> Form:
-    one = find_run(store, given)
-    runs = one.state == "running"
+    occurrence = find_run(store, given)
+    runs = occurrence.state == "running"
     says: tuple[Text, ...] = (
         ("It runs. It is asked to stop, and is running until it does.",) if runs else ("It waits, and will not run.",),
     )
-    if one.is_batch and one.parent is None:
-        items = store.children([one.id], limit=MOST_ITEMS)[one.id]
+    if occurrence.is_batch and occurrence.parent is None:
+        items = store.children([occurrence.id], limit=MOST_ITEMS)[occurrence.id]
         says = (
             ("Its items: {0} that wait are cancelled, {1} that run are asked to stop.", items.pending, items.running),
         )
     return run_form(
-        one,
-        title=("Cancel run {0} of {1}", one.id, one.job),
+        occurrence,
+        title=("Cancel run {0} of {1}", occurrence.id, occurrence.job),
         says=says,
         button="Ask it to stop" if runs else "Cancel it",
         reason=True,
         stops=True,
-        refused=("It is {0} already; nothing is left to cancel.", one.state) if one.state.final else None,
-        command=f"cronsensus runs cancel {one.id} --reason WHY",
+        refused=("It is {0} already; nothing is left to cancel.", occurrence.state) if occurrence.state.final else None,
+        command=f"cronsensus runs cancel {occurrence.id} --reason WHY",
     )
 
 
@@ -284,34 +289,34 @@ def _cancel(store: Store, given: Given, by: str, why: str) -> str:
 
 
 def _failures(store: Store, given: Given) -> list[Occurrence]:
-    """Return what a bulk retry means, the oldest first."""
+    """Return the failed runs that a bulk retry covers, the oldest first."""
     span = given.get("since", "") or "1d"
     since = read_time(span, store.now(), what="since")
     return failures_to_retry(store, job=given.get("job") or None, since=since, group=given.get("error") or None)
 
 
 def _retry_failed_form(store: Store, given: Given) -> Form:
-    found = _failures(store, given)
+    failures = _failures(store, given)
     keeps = {name: given[name] for name in ("job", "since", "error") if given.get(name)}
-    chosen = "".join(f" --{name} {shlex.quote(text)}" for name, text in keeps.items())
+    options = "".join(f" --{name} {shlex.quote(text)}" for name, text in keeps.items())
     return Form(
-        title=("Run {0} failed runs again", len(found)),
+        title=("Run {0} failed runs again", len(failures)),
         says=(("A new run for each, the oldest first, with the same arguments and nominal time.",),),
         button="Run again",
         back="/failed",
         keeps=keeps,
-        # What failed since is not meant.
-        seen=f"{len(found)} {max((one.id for one in found), default=0)}",
-        rows=tuple((f"{one.id} {one.job}", ("{0}", shorten(why_ended(one), 120))) for one in found[:_PREVIEWED]),
-        more=max(0, len(found) - _PREVIEWED),
-        refused=None if found else ("Nothing that failed is left.",),
-        command=f"cronsensus runs retry --failed{chosen} --dry-run",
+        # Runs that failed since the form was shown are left out.
+        seen=f"{len(failures)} {max((run.id for run in failures), default=0)}",
+        rows=tuple((f"{run.id} {run.job}", ("{0}", shorten(why_ended(run), 120))) for run in failures[:_PREVIEWED]),
+        more=max(0, len(failures) - _PREVIEWED),
+        refused=None if failures else ("Nothing that failed is left.",),
+        command=f"cronsensus runs retry --failed{options} --dry-run",
     )
 
 
 def _retry_failed(store: Store, given: Given, by: str, why: str) -> str:
-    for one in _failures(store, given):
-        store.retry(one.id, by=by, why=why)
+    for failure in _failures(store, given):
+        store.retry(failure.id, by=by, why=why)
     return "/failed"
 
 
@@ -320,25 +325,25 @@ def _retry_failed(store: Store, given: Given, by: str, why: str) -> str:
 
 def _drain_form(store: Store, given: Given) -> Form:
     wanted = given.get("node", "")
-    one = next((one for one in store.sessions(limit=1000) if one.is_node and one.id == wanted), None)
-    if one is None:
+    node = next((session for session in store.sessions(limit=1000) if session.is_node and session.id == wanted), None)
+    if node is None:
         raise NoTargetError("There is no such node, or it has ended")
-    life = lives_of(store, [one]).get(one.id)
+    life = lives_of(store, [node]).get(node.id)
     gone = life is not None and life.state == "gone"
     return Form(
-        title=("Drain {0}", one.node),
+        title=("Drain {0}", node.node),
         says=(
             ("It finishes what it runs, takes nothing new, and ends. Others take its work.",),
-            ("It holds {0} now.", one.holds),
+            ("It holds {0} now.", node.holds),
         ),
         button="Drain",
         back="/nodes",
-        keeps={"node": one.id},
-        seen=one.state,
-        refused=("It is {0} already.", one.state)
-        if one.state != "alive"
+        keeps={"node": node.id},
+        seen=node.state,
+        refused=("It is {0} already.", node.state)
+        if node.state != "alive"
         else (("It is gone; its work is taken over without it.",) if gone else None),
-        command=f"cronsensus nodes drain {one.id}",
+        command=f"cronsensus nodes drain {node.id}",
     )
 
 
@@ -355,13 +360,13 @@ def _break_form(store: Store, given: Given) -> Form:
     return Form(
         title=("Break the lock {0}", name),
         says=(
-            *(("It is held by {0} under the token {1}.", one.holder, one.token) for one in held[:10]),
+            *(("It is held by {0} under the token {1}.", lock.holder, lock.token) for lock in held[:10]),
             ("Its holder notices at its next renewal, and may work on until then beside the next one.",),
         ),
         button="Break it",
         back="/locks",
         keeps={"lock": name},
-        seen=" ".join(str(one.token) for one in held),
+        seen=" ".join(str(lock.token) for lock in held),
         reason=True,
         stops=True,
         command=f"cronsensus locks break {name} --reason WHY",
@@ -395,4 +400,4 @@ DONE: Mapping[str, str] = {
     "drain": "It is asked to drain.",
     "break": "The lock is free.",
 }
-"""What is said on the next page."""
+"""The message on the next page."""

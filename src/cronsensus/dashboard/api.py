@@ -1,6 +1,6 @@
-"""What the pages show, as JSON: the same documents as ``-o json`` of the commands.
+"""The read-only API of the dashboard: the same JSON documents as ``-o json`` of the commands.
 
-It only reads. To act, use the pages or the command line: both say first what will happen.
+To act, use the pages or the command line: both show first what will happen.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ Given = Mapping[str, str]
 
 
 class NotThereError(LookupError):
-    """What was asked for is not there."""
+    """The object that was asked for does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A path that answers.
+    """A path of the API.
 
     Attributes:
-        says: what it answers with, in a sentence.
-        answer: makes it.
+        says: what the answer holds, in a sentence.
+        answer: makes the answer.
         takes: parameters of the query, each with what it means; the first ``needs`` of them are required.
     """
 
@@ -73,20 +73,20 @@ class Read:
 
 
 def _health(store: Store, given: Given) -> Any:
-    found = read_health(store, node=given.get("node"))
-    return {"ok": found.ok, "sentence": found.sentence, "counts": fields_of(store.counts())}
+    health = read_health(store, node=given.get("node"))
+    return {"ok": health.ok, "sentence": health.sentence, "counts": fields_of(store.counts())}
 
 
-def fields_of(one: object) -> dict[str, Any]:
+def fields_of(value: object) -> dict[str, Any]:
     """Return the attributes of a value."""
-    return pick_fields(one, " ".join(one.__dataclass_fields__))  # type: ignore[attr-defined]
+    return pick_fields(value, " ".join(value.__dataclass_fields__))  # type: ignore[attr-defined]
 
 
 def _jobs(store: Store, given: Given) -> Any:
     limit = _limit(given)
-    found = store.jobs(after=given.get("after", ""), limit=limit + 1)
-    more = found[limit - 1].spec.name if len(found) > limit else None
-    return {"jobs": [job_data(view) for view in found[:limit]], "after": more}
+    views = store.jobs(after=given.get("after", ""), limit=limit + 1)
+    more = views[limit - 1].spec.name if len(views) > limit else None
+    return {"jobs": [job_data(view) for view in views[:limit]], "after": more}
 
 
 def _job(store: Store, given: Given) -> Any:
@@ -108,12 +108,12 @@ def _runs(store: Store, given: Given) -> Any:
 
 
 def _run(store: Store, given: Given) -> Any:
-    one = store.occurrence(_number(given, "id") or 0)
-    if one is None:
+    occurrence = store.occurrence(_number(given, "id") or 0)
+    if occurrence is None:
         raise NotThereError("there is no such run; it may have been pruned")
-    report = run_report(store, one, log_lines=_LOG)
+    report = run_report(store, occurrence, log_lines=_LOG)
     return {
-        **occurrence_data(one),
+        **occurrence_data(occurrence),
         "batch": None if report.batch is None else batch_data(report.batch),
         "attempts": [run_data(run) for run in report.attempts],
         "logs": [log_data(*entry) for entry in report.log],
@@ -124,18 +124,18 @@ def _run(store: Store, given: Given) -> Any:
 def _why(store: Store, given: Given) -> Any:
     view = require_job(store, given["job"])
     at = read_time(given["at"], store.now(), what="at")
-    found = explain_time(store, view, at)
-    return {"job": view.spec.name, "at": at, "sentences": [str(one) for one in found.sentences]}
+    explanation = explain_time(store, view, at)
+    return {"job": view.spec.name, "at": at, "sentences": [str(sentence) for sentence in explanation.sentences]}
 
 
 def _nodes(store: Store, _: Given) -> Any:
-    found = [one for one in store.sessions(ended=True, limit=_MOST) if one.is_node]
-    lives = lives_of(store, found)
-    return {"nodes": [session_data(one, lives.get(one.id)) for one in found]}
+    sessions = [session for session in store.sessions(ended=True, limit=_MOST) if session.is_node]
+    lives = lives_of(store, sessions)
+    return {"nodes": [session_data(node, lives.get(node.id)) for node in sessions]}
 
 
 def _locks(store: Store, _: Given) -> Any:
-    return {"locks": [fields_of(one) for one in store.locks(limit=_MOST)]}
+    return {"locks": [fields_of(lock) for lock in store.locks(limit=_MOST)]}
 
 
 def _trail(store: Store, given: Given) -> Any:
@@ -147,8 +147,8 @@ def _trail(store: Store, given: Given) -> Any:
 def _failed(store: Store, given: Given) -> Any:
     since = read_time(given["since"], store.now(), what="since") if given.get("since") else None
     since = since or store.now() - timedelta(days=1)
-    found = open_failures(store, job=given.get("job") or None, since=since)
-    return {"groups": [failures_data(group) for group in group_failures(found)]}
+    failures = open_failures(store, job=given.get("job") or None, since=since)
+    return {"groups": [failures_data(group) for group in group_failures(failures)]}
 
 
 _AFTER = {"after": "where the page before ended", "limit": f"most rows (1 to {_MOST}; {_PAGE})"}
@@ -172,7 +172,7 @@ READS: Mapping[str, Read] = {
 
 def api_routes(store: Callable[[], Store]) -> list[Route]:
     """Return the routes of all reads, and that of their description."""
-    found = [Route(f"/api/{name}", _endpoint(read, store)) for name, read in READS.items()]
+    routes = [Route(f"/api/{name}", _endpoint(read, store)) for name, read in READS.items()]
 
     def described(request: Request) -> Response:
         return _json(describe_api(str(request.scope.get("root_path", ""))))
@@ -180,7 +180,7 @@ def api_routes(store: Callable[[], Store]) -> list[Route]:
     def unknown(_: Request) -> Response:
         return _json({"error": f"there is no such read; there are {', '.join(READS)}, and openapi.json"}, 404)
 
-    return [*found, Route("/api/openapi.json", described), Route("/api/{other:path}", unknown)]
+    return [*routes, Route("/api/openapi.json", described), Route("/api/{other:path}", unknown)]
 
 
 def describe_api(base: str) -> dict[str, Any]:

@@ -78,8 +78,10 @@ def draw_day(now: datetime, pasts: Mapping[str, Past], ran: Sequence[Glance], *,
         if at >= first and (one.state.final or one.begun_at is not None):
             by_job.setdefault(one.job, []).append((verdict_of(one), at, one))
     for name, past in pasts.items():
-        ranges = (one.range for one in past.ranges if one.range.last >= first)
-        by_job.setdefault(name, []).extend((str(one.state), one.last, one) for one in ranges)
+        ranges = (ledger_range.range for ledger_range in past.ranges if ledger_range.range.last >= first)
+        by_job.setdefault(name, []).extend(
+            (str(ledger_range.state), ledger_range.last, ledger_range) for ledger_range in ranges
+        )
     order = sorted(
         (job for job, some in by_job.items() if some and not is_internal(job)),
         key=lambda job: (min(_TROUBLE.get(state, 2) for state, _, _ in by_job[job]), job),
@@ -99,13 +101,13 @@ def draw_day(now: datetime, pasts: Mapping[str, Past], ran: Sequence[Glance], *,
     )
 
 
-def verdict_of(one: Glance) -> str:
+def verdict_of(glance: Glance) -> str:
     """Return what became of an occurrence, or where it stands: a batch whose items run is running."""
-    return "running" if one.is_batch and not one.state.final else str(one.state)
+    return "running" if glance.is_batch and not glance.state.final else str(glance.state)
 
 
 def _once(ran: Iterable[Glance], pasts: Mapping[str, Past]) -> Iterable[Glance]:
-    seen = {one.id: one for past in pasts.values() for one in past.glances}
+    seen = {glance.id: glance for past in pasts.values() for glance in past.glances}
     seen |= {one.id: one for one in ran if one.parent is None}
     return seen.values()
 

@@ -83,9 +83,13 @@ class Words:
         """Return a reason as the ledger has it; what a person or a job wrote stays as it is."""
         return reason_in_chinese(text) if self.language == "zh" else text
 
-    def why_ended(self, one: Occurrence) -> str:
+    def why_ended(self, occurrence: Occurrence) -> str:
         """Return the error of what failed in one line, or else the reason of its state."""
-        return why_ended(one) if one.state is State.FAILED and one.error else self.reason(why_ended(one))
+        return (
+            why_ended(occurrence)
+            if occurrence.state is State.FAILED and occurrence.error
+            else self.reason(why_ended(occurrence))
+        )
 
     def schedule(self, trigger: Trigger) -> str:
         """Return a schedule in words."""
@@ -118,22 +122,22 @@ class Words:
         """Return a duration without parts of a second where it is longer than ten."""
         return self.duration(coarse(duration))
 
-    def took(self, one: Occurrence | RunView, now: datetime) -> str:
+    def took(self, occurrence: Occurrence | RunView, now: datetime) -> str:
         """Return how long something took, or takes so far."""
-        text = took(one, now)
+        text = took(occurrence, now)
         so_far = text.removesuffix(" so far")
         return self("{0} so far", self.duration(so_far)) if so_far != text else self.duration(text)
 
-    def what_for(self, one: Occurrence) -> str:
+    def what_for(self, occurrence: Occurrence) -> str:
         """Return the nominal time of a run, or what else it was made for."""
-        if one.scheduled_for is not None:
-            text = minute(one.scheduled_for, self.zone)
-            return text if one.origin is Origin.SCHEDULE else self("{0} ({1})", text, self(one.origin))
-        if one.parent is not None:
-            return self("{0} (item of {1})", short_key(shown_key(one.key)), one.parent)
-        if one.origin is Origin.MANUAL:
+        if occurrence.scheduled_for is not None:
+            text = minute(occurrence.scheduled_for, self.zone)
+            return text if occurrence.origin is Origin.SCHEDULE else self("{0} ({1})", text, self(occurrence.origin))
+        if occurrence.parent is not None:
+            return self("{0} (item of {1})", short_key(shown_key(occurrence.key)), occurrence.parent)
+        if occurrence.origin is Origin.MANUAL:
             return self("by hand")
-        return self("{0} ({1})", short_key(one.key), self(one.origin))
+        return self("{0} ({1})", short_key(occurrence.key), self(occurrence.origin))
 
     def minute(self, instant: datetime) -> str:
         """Return an instant to the second."""

@@ -63,13 +63,15 @@ def draw_night(now: datetime, zone: tzinfo, pasts: Mapping[str, Past], ran: Iter
         whole: whether that is all of it.
     """
     begin, end = find_night(now, zone)
-    seen = {one.id: one for past in pasts.values() for one in past.glances} | {one.id: one for one in ran}
+    seen = {glance.id: glance for past in pasts.values() for glance in past.glances} | {one.id: one for one in ran}
     by_job: dict[str, list[Glance | VerdictRange]] = {}
     for one in seen.values():
         if one.parent is None and begin <= (one.scheduled_for or one.due_at) < end:
             by_job.setdefault(one.job, []).append(one)
     for job, past in pasts.items():
-        by_job.setdefault(job, []).extend(one.range for one in past.ranges if begin <= one.range.last < end)
+        by_job.setdefault(job, []).extend(
+            ledger_range.range for ledger_range in past.ranges if begin <= ledger_range.range.last < end
+        )
     seldom: list[tuple[str, Glance | VerdictRange]] = []
     often, counts = 0, Counter[str]()
     for job, some in by_job.items():
@@ -90,21 +92,28 @@ def draw_night(now: datetime, zone: tzinfo, pasts: Mapping[str, Past], ran: Iter
     )  # fmt: skip
 
 
-def _times(one: Glance | VerdictRange) -> int:
-    return 1 if isinstance(one, Glance) else one.count or 1
+def _times(outcome: Glance | VerdictRange) -> int:
+    return 1 if isinstance(outcome, Glance) else outcome.count or 1
 
 
-def _time(one: Glance | VerdictRange) -> datetime:
-    return one.scheduled_for or one.due_at if isinstance(one, Glance) else one.last
+def _time(outcome: Glance | VerdictRange) -> datetime:
+    return outcome.scheduled_for or outcome.due_at if isinstance(outcome, Glance) else outcome.last
 
 
-def _verdict(one: Glance | VerdictRange) -> str:
-    return verdict_of(one) if isinstance(one, Glance) else str(one.state)
+def _verdict(outcome: Glance | VerdictRange) -> str:
+    return verdict_of(outcome) if isinstance(outcome, Glance) else str(outcome.state)
 
 
-def _night_row(job: str, one: Glance | VerdictRange) -> NightRow:
-    made = one if isinstance(one, Glance) else None
-    return NightRow(at=_time(one), job=job, state=_verdict(one), count=_times(one), reason=one.reason or "", one=made)
+def _night_row(job: str, outcome: Glance | VerdictRange) -> NightRow:
+    made = outcome if isinstance(outcome, Glance) else None
+    return NightRow(
+        at=_time(outcome),
+        job=job,
+        state=_verdict(outcome),
+        count=_times(outcome),
+        reason=outcome.reason or "",
+        one=made,
+    )
 
 
 def find_night(now: datetime, zone: tzinfo) -> tuple[datetime, datetime]:

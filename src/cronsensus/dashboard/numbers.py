@@ -71,7 +71,7 @@ class Work:
 
 def read_nodes(store: Store, *, ended: bool = True) -> tuple[Node, ...]:
     """Return the nodes, the newest first; a process that only holds locks is none."""
-    found = [one for one in store.sessions(ended=ended, limit=200) if one.is_node]
+    found = [session for session in store.sessions(ended=ended, limit=200) if session.is_node]
     lives = lives_of(store, found)
     return tuple(Node(one, lives.get(one.id)) for one in found)
 

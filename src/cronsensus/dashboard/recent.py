@@ -69,5 +69,5 @@ class Recent:
         return Ran(tuple(found[number] for number in sorted(found, reverse=True)), kept.whole)
 
 
-def _ended(one: Glance) -> datetime:
-    return one.finished_at or one.created_at
+def _ended(glance: Glance) -> datetime:
+    return glance.finished_at or glance.created_at

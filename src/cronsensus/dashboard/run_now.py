@@ -22,7 +22,7 @@ from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_edge, rules_of
 
 _FORM = re.compile(r"[0-9a-f-]{36}")
-"""What ``new_id`` gives. Nothing else of what a browser sends becomes a key."""
+"""The form of an id of ``new_id``. Nothing else that a browser sends becomes a key."""
 
 
 def run_now(scheduler: Scheduler | None) -> Action:
@@ -57,11 +57,11 @@ def run_now(scheduler: Scheduler | None) -> Action:
             seen=f"revision {view.revision}",
             fields=_json_fields(given)
             if known is None
-            else tuple(_field(each, given, own_arguments(known, view.spec)) for each in known),
+            else tuple(_field(parameter, given, own_arguments(known, view.spec)) for parameter in known),
             refused=refused,
             command=f"cronsensus jobs trigger {view.spec.name}",
         )
-        # However often a browser sends this form, it is one run.
+        # A form that a browser sends twice makes the same run.
         shown.keeps["form"] = given.get("form", "") if _FORM.fullmatch(given.get("form", "")) else new_id()
         return shown
 
@@ -104,24 +104,24 @@ def _json_fields(given: Given) -> tuple[Field, ...]:
     )
 
 
-def _field(each: Parameter, given: Given, own: Mapping[str, str]) -> Field:
-    hint = own.get(PREFIX + each.name) or each.default or ""
+def _field(parameter: Parameter, given: Given, own: Mapping[str, str]) -> Field:
+    hint = own.get(PREFIX + parameter.name) or parameter.default or ""
     return Field(
-        PREFIX + each.name,
-        each.name,
-        given.get(PREFIX + each.name, ""),
-        large=each.kind == "json",
+        PREFIX + parameter.name,
+        parameter.name,
+        given.get(PREFIX + parameter.name, ""),
+        large=parameter.kind == "json",
         plain=True,
-        choices=each.choices,
-        hint=hint and mask_data(hint, each.name),
+        choices=parameter.choices,
+        hint=hint and mask_data(hint, parameter.name),
     )
 
 
 def _read(text: str, kind: type, example: str, own: Any) -> Any:
-    """Return what somebody wrote as JSON; nothing is the job's own.
+    """Parse a field as JSON; an empty field gives the job's own value.
 
     Raises:
-        InvalidOption: it is not JSON, or something else.
+        InvalidOption: it is not JSON of this kind.
     """
     if not text.strip():
         return own

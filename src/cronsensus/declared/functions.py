@@ -117,7 +117,7 @@ def inspect_function(function: Callable[..., Any], *, name: str | None, executor
         raise UnsupportedFunction(f"the lambda at {place} has no name; give the job one: name=…")
     parameters = _parameters(function)
     run, before_run = _run_parameter(function, parameters, place)
-    left = None if parameters is None else [each for each in parameters if each.name != run]
+    left = None if parameters is None else [parameter for parameter in parameters if parameter.name != run]
     return Function(
         name=name,
         registered=Registered.from_function(name, function, _executor(function, executor, place), run, before_run),

@@ -78,17 +78,17 @@ def _count(store: Store, job: str, ran: Counter[int]) -> ObservedJob:
 
 
 def _records(store: Store) -> Iterator[dict[str, Any]]:
-    for one in _pages(store, OccurrenceFilter(job=_JOB, states=(State.SUCCEEDED,))):
-        if one.result is not None:
-            yield loads(one.result)
+    for run in _pages(store, OccurrenceFilter(job=_JOB, states=(State.SUCCEEDED,))):
+        if run.result is not None:
+            yield loads(run.result)
 
 
 def _guarded(store: Store, job: str, first: int, last: int) -> Iterator[int]:
     """Yield the times that guarded processes ran, run or left to be run: what beat sent is a worker's to run."""
     where = OccurrenceFilter(job=job, scheduled_from=from_micros(first), scheduled_until=from_micros(last))
-    for one in _pages(store, where):
-        if one.scheduled_for is not None and (one.attempt or one.state is State.PENDING):
-            yield to_micros(one.scheduled_for)
+    for run in _pages(store, where):
+        if run.scheduled_for is not None and (run.attempt or run.state is State.PENDING):
+            yield to_micros(run.scheduled_for)
 
 
 def _pages(store: Store, where: OccurrenceFilter) -> Iterator[Any]:

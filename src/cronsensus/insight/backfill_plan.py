@@ -83,6 +83,10 @@ def plan_backfill(
     times = nominal_times(job, trigger, since, until)
     states = (State.PENDING, State.RUNNING, State.SUCCEEDED)
     where = OccurrenceFilter(job=job, states=states, scheduled_from=since, scheduled_until=until)
-    standing = {one.scheduled_for: one for one in every_occurrence(store, where) if one.scheduled_for is not None}
+    standing = {
+        occurrence.scheduled_for: occurrence
+        for occurrence in every_occurrence(store, where)
+        if occurrence.scheduled_for is not None
+    }
     pruned = {time for time in times if time not in standing and view.horizon is not None and time <= view.horizon}
     return BackfillPlan(times, standing, pruned, shown)

@@ -16,9 +16,9 @@ from cronsensus.stores.pages import every_job
 _MAX_SESSIONS_READ = 200
 
 
-def takes_work(one: SessionView) -> bool:
+def takes_work(session: SessionView) -> bool:
     """Whether a session starts something new: it does not drain."""
-    return one.state == "alive"
+    return session.state == "alive"
 
 
 def live_nodes(store: Store) -> list[SessionView]:
@@ -32,7 +32,7 @@ def nodes_there(store: Store) -> list[SessionView]:
 
 
 def _nodes_that_are(store: Store, states: Collection[str]) -> list[SessionView]:
-    found = [one for one in store.sessions() if one.is_node]
+    found = [session for session in store.sessions() if session.is_node]
     lives = lives_of(store, found)
     return [one for one in found if lives[one.id].state in states]
 
@@ -60,10 +60,10 @@ def describe_missing_node(store: Store, spec: JobSpec) -> str:
     if not nodes:
         return "no node is alive, so it waits; start one: cronsensus run MODULE:ATTR"
     # A job that was made at run time is declared by nobody, and of very many jobs a node names a part.
-    unknown = spec.source == "runtime" or any(len(one.declares) >= MOST_DECLARED for one in nodes)
-    if unknown or any(spec.name in one.declares or (one.functions and not one.declares) for one in nodes):
+    unknown = spec.source == "runtime" or any(len(node.declares) >= MOST_DECLARED for node in nodes)
+    if unknown or any(spec.name in node.declares or (node.functions and not node.declares) for node in nodes):
         return ""
-    names = ", ".join(dict.fromkeys(one.node for one in nodes))
+    names = ", ".join(dict.fromkeys(node.node for node in nodes))
     return f"no live node declares {spec.name} ({names} do not), so it waits; is its module imported there?"
 
 
@@ -106,8 +106,8 @@ class NodesAt:
 def nodes_alive_at(store: Store, at: datetime) -> NodesAt:
     """Return which nodes were alive at ``at``, and which came before and after."""
     sessions = store.sessions(ended=True)
-    earlier = [one for one in sessions if one.is_node and one.started_at <= at]
-    later = [one for one in sessions if one.is_node and one.started_at > at]
+    earlier = [session for session in sessions if session.is_node and session.started_at <= at]
+    later = [session for session in sessions if session.is_node and session.started_at > at]
     return NodesAt(
         alive=tuple(one for one in earlier if _until(one) >= at),
         last_before=max(earlier, key=_until, default=None),
@@ -116,5 +116,5 @@ def nodes_alive_at(store: Store, at: datetime) -> NodesAt:
     )
 
 
-def _until(one: SessionView) -> datetime:
-    return one.ended_at or one.renewed_at + max(one.expires_in, timedelta(0))
+def _until(session: SessionView) -> datetime:
+    return session.ended_at or session.renewed_at + max(session.expires_in, timedelta(0))

@@ -60,10 +60,10 @@ def check_losses(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
     if identity is not None:
         since = "" if identity.since is None else f", made {exact_time(identity.since, zone)}"
         yield Check("identity", OK_LEVEL, f"{identity.id}{since}")
-    for one in losses(store)[:MAX_LOSSES]:
-        text = f"{one.action}: noticed {relative_time(one.at, store.now())} by {one.by} ({one.why})"
-        if begin := one.details.get("from"):
-            text += f"; what came between {begin} and {one.details['until']} may be gone"
+    for loss in losses(store)[:MAX_LOSSES]:
+        text = f"{loss.action}: noticed {relative_time(loss.at, store.now())} by {loss.by} ({loss.why})"
+        if begin := loss.details.get("from"):
+            text += f"; what came between {begin} and {loss.details['until']} may be gone"
         yield Check("loss", WARN, text, "see that replication or the disk is as safe as you need: docs/stores.md")
 
 

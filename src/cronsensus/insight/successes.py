@@ -19,7 +19,7 @@ def last_success(store: Store, job: str) -> Occurrence | Glance | None:
     if not done or done[0].parent is None:
         return done[0] if done else None
     past = store.last_of([job], limit=_PAST).get(job)
-    return None if past is None else next((one for one in past.glances if one.state is State.SUCCEEDED), None)
+    return None if past is None else next((glance for glance in past.glances if glance.state is State.SUCCEEDED), None)
 
 
 def newest_whole(store: Store, job: str, *, limit: int, states: Collection[State] = ()) -> list[Occurrence]:
@@ -28,5 +28,5 @@ def newest_whole(store: Store, job: str, *, limit: int, states: Collection[State
     if all(one.parent is None for one in found):
         return found
     past = store.last_of([job], limit=_PAST).get(job, Past())
-    numbers = [one.id for one in past.glances if not states or one.state in states][:limit]
+    numbers = [glance.id for glance in past.glances if not states or glance.state in states][:limit]
     return [one for number in numbers if (one := store.occurrence(number)) is not None]

@@ -1,4 +1,4 @@
-"""What is examined of nodes, jobs and runs: whether anybody does the work, and what does not get done."""
+"""Checks of nodes, jobs and runs: whether anybody does the work, and what does not get done."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ OVERDUE = timedelta(seconds=60)
 _A_DAY = timedelta(days=1)
 LATELY = timedelta(hours=1)
 IN_A_ROW = 3
-"""Failures from which on a job is worth a look."""
+"""Failures in a row from which a job is reported."""
 OWN_CONNECTIONS = 4
-"""What a node keeps open on a server, whatever it runs."""
+"""Connections that a node keeps open, whatever it runs."""
 SPARE_CONNECTIONS = 20
-"""Of what is proposed: for locks, this command, the application, and what the server keeps for its owner."""
+"""Connections on top of a proposed limit: for locks, this command, the application, and the server's reserve."""
 _MORE_CONNECTIONS = {
     "postgresql": "ALTER SYSTEM SET max_connections = {}; and restart the server",
     "mysql": "SET GLOBAL max_connections = {}; and the same in its configuration",
@@ -56,7 +56,7 @@ _MENDS = {
 
 
 def check_circles(store: Store) -> Iterator[Check]:
-    """Find jobs that come after each other in a circle, which several programs make together."""
+    """Find cycles of dependencies. No program declares a cycle alone: several make it together."""
     for circle in without_circles(rules_of(every_edge(store)))[1]:
         names = " → ".join((circle[-1], *circle))
         text = f"{names} come after each other, so each waits for the last, and is skipped when its wait_for is over"
@@ -64,12 +64,12 @@ def check_circles(store: Store) -> Iterator[Check]:
 
 
 def check_nodes(store: Store) -> Iterator[Check]:
-    """Find out whether nodes are alive, whether some died, and whether they are of one release."""
+    """Check whether nodes are alive, whether some died, and whether all are of the same release."""
     sessions = store.sessions()
     lives = lives_of(store, sessions)
-    living = [one for one in sessions if lives[one.id].is_alive]
+    living = [session for session in sessions if lives[session.id].is_alive]
     live = [one for one in living if one.is_node]
-    lost = [one for one in sessions if one not in living]
+    lost = [session for session in sessions if session not in living]
     if not live:
         if idle := needs_no_node(store, living):
             yield Check("nodes", OK_LEVEL, f"no node is alive, and {idle}")
@@ -89,7 +89,7 @@ def check_nodes(store: Store) -> Iterator[Check]:
         if all(one.state == "draining" for one in live):
             yield Check("nodes", WARN, "all of them drain, so nothing new starts", "cronsensus run MODULE:ATTR")
         yield from _without_jobs(store, live)
-    # A process without a node that holds nothing is missed by nobody: each deploy of guarded functions leaves some.
+    # A lost process that is no node and holds nothing does no harm: each deploy of guarded functions leaves some.
     for one in [one for one in lost if one.is_node or one.holds][:5]:
         life = lives[one.id]
         yield Check(
@@ -99,7 +99,7 @@ def check_nodes(store: Store) -> Iterator[Check]:
             _MENDS[life.state] if one.holds or life.state != "gone" else "see the end of its log, if it was not meant",
         )
     now = store.now()
-    died = [one for one in store.sessions(ended=True) if one.state == "dead" and one.is_node]
+    died = [session for session in store.sessions(ended=True) if session.state == "dead" and session.is_node]
     for one in died[:5]:
         if one.ended_at is not None and now - one.ended_at < LATELY:
             text = f"{one.node} died {relative_time(one.ended_at, now)} ({one.ended_why})"
@@ -115,7 +115,7 @@ def check_nodes(store: Store) -> Iterator[Check]:
 
 
 def _without_jobs(store: Store, live: list[SessionView]) -> Iterator[Check]:
-    """Find nodes whose program declared no job when it started, unless they have run one since, added at run time."""
+    """Find nodes whose program declared no job at its start and that have run no job added at run time."""
     idle = [
         one for one in live if not one.functions and not store.occurrences(OccurrenceFilter(session=one.id), limit=1)
     ]
@@ -126,7 +126,7 @@ def _without_jobs(store: Store, live: list[SessionView]) -> Iterator[Check]:
 
 
 def check_connections(store: Store, described: dict[str, Any]) -> Iterator[Check]:
-    """Compare the connections that the live nodes may need with those that the server has for all together."""
+    """Compare the connections that the live nodes may need with the server's limit."""
     most, raise_it = described.get("max_connections"), _MORE_CONNECTIONS.get(store.capabilities.name)
     live = live_nodes(store)
     if most is None or raise_it is None or not live:
@@ -189,7 +189,7 @@ def check_standstills(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
 
 
 def check_retired(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
-    """Find jobs that a release dropped lately, or of which something waits: perhaps an import was forgotten."""
+    """Find jobs that a release dropped lately, or that still have pending runs: perhaps an import was forgotten."""
     now = store.now()
     lost = {view.spec.name: view for view in find_lost_jobs(store, now - _A_DAY)}
     kept = {
@@ -229,13 +229,13 @@ def check_alerts(store: Store) -> Iterator[Check]:
 
 
 def check_failing(store: Store) -> Iterator[Check]:
-    """Find jobs of which the latest runs failed, one like the other."""
+    """Find jobs whose latest runs all failed."""
     ended = {State.SUCCEEDED, State.FAILED}
     names = [view.spec.name for view in islice(every_job(store), _LOOKED_AT)]
     parts = [names[first : first + _TOGETHER] for first in range(0, len(names), _TOGETHER)]
     pasts = [store.last_of(some, limit=_LATEST) for some in parts]  # of a batch: itself, not its items
     for name, past in sorted(ChainMap(*pasts).items()):
-        latest = [one for one in past.glances if one.state in ended]
+        latest = [glance for glance in past.glances if glance.state in ended]
         failed = list(takewhile(lambda one: one.state is State.FAILED, latest))
         if len(failed) >= IN_A_ROW:
             newest = store.occurrence(failed[0].id)
@@ -245,27 +245,33 @@ def check_failing(store: Store) -> Iterator[Check]:
 
 
 def check_waiting(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
-    """Look at the oldest pending runs: which nodes could run them?"""
+    """Explain why the oldest pending runs do not start."""
     now = store.now()
     seen: set[str] = set()
-    for one in store.occurrences(OccurrenceFilter(states=(State.PENDING,)), limit=_LOOKED_AT, newest_first=False):
-        if one.job in seen or now - one.due_at < max(OVERDUE, JUST_NOW):
+    for occurrence in store.occurrences(
+        OccurrenceFilter(states=(State.PENDING,)), limit=_LOOKED_AT, newest_first=False
+    ):
+        if occurrence.job in seen or now - occurrence.due_at < max(OVERDUE, JUST_NOW):
             continue
-        seen.add(one.job)
-        view = store.job(one.job)
+        seen.add(occurrence.job)
+        view = store.job(occurrence.job)
         if view is not None:
-            wait = why_it_waits(store, view, one, now, zone_of(view.spec.trigger, zone))
-            text = f"run {one.id} of {one.job} was due {relative_time(one.due_at, now)}. {wait.text}"
-            # Nodes are alive and free, and it is not theirs: an import was forgotten, or all are of another release.
+            wait = why_it_waits(store, view, occurrence, now, zone_of(view.spec.trigger, zone))
+            text = (
+                f"run {occurrence.id} of {occurrence.job} was due {relative_time(occurrence.due_at, now)}. {wait.text}"
+            )
+            # Nodes are free, and none has the function: an import was forgotten, or all are of another release.
             level = FAIL if wait.cause is Cause.FUNCTION else WARN
-            yield Check("waiting", level, text, f"cronsensus runs show {one.id}")
+            yield Check("waiting", level, text, f"cronsensus runs show {occurrence.id}")
 
 
 def check_unreadable(store: Store) -> Iterator[Check]:
-    """Read a part of everything there is; the store tells what it had to leave out."""
+    """Read a part of each kind of record, and report what the store could not read."""
     list(islice(every_job(store), _MAX_READ))
     for states in ((State.PENDING,), (State.RUNNING,), ()):
-        store.runs(*(one.id for one in store.occurrences(OccurrenceFilter(states=states), limit=_MAX_READ)))
+        store.runs(
+            *(occurrence.id for occurrence in store.occurrences(OccurrenceFilter(states=states), limit=_MAX_READ))
+        )
     store.sessions(ended=True, limit=_MAX_READ)
     store.locks(limit=_MAX_READ)
     store.trail(limit=_MAX_READ)

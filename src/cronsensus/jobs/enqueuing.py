@@ -118,7 +118,7 @@ class Enqueuing:
             PayloadMismatch: other arguments stand under the key of a call; all the other calls were enqueued.
             StoreError: the store could not do it.
         """
-        wanted = self._acts.add_headers([require_call(one) for one in calls])
+        wanted = self._acts.add_headers([require_call(call) for call in calls])
         if any(one.item.key is None for one in wanted):
             refuse_while_loading("enqueues")
         made: list[Enqueued] = []
@@ -242,7 +242,7 @@ class Enqueuing:
         try:
             made = await store.aenqueue_in(connection, items)
         except UnknownJob as unknown:
-            await asyncio.to_thread(self._acts.define_unknown, {one.job for one in items}, unknown)
+            await asyncio.to_thread(self._acts.define_unknown, {item.job for item in items}, unknown)
             made = await store.aenqueue_in(connection, items)
         return self._handles_in(wanted, made)
 
@@ -253,7 +253,7 @@ class Enqueuing:
     def _enqueue_calls(self, calls: Sequence[Call]) -> list[Enqueued]:
         by = self._acts.operator_name(None)
         return self._acts.act_and_hint(
-            {one.item.job for one in calls}, lambda store: enqueue_calls(store, calls, by=by), hint=False
+            {call.item.job for call in calls}, lambda store: enqueue_calls(store, calls, by=by), hint=False
         )
 
     def _raise_mismatch(self, calls: Sequence[Call[Any]], made: Sequence[Enqueued]) -> None:
@@ -361,7 +361,7 @@ def _calls_in(calls: Iterable[Call[T]]) -> list[Call[T]]:
     Raises:
         InvalidOption: there are too many, or one wants what cannot be part of that.
     """
-    wanted = [require_call(one) for one in calls]
+    wanted = [require_call(call) for call in calls]
     if len(wanted) > MOST_AT_ONCE:
         raise InvalidOption(
             f"enqueue_many_in takes at most {MOST_AT_ONCE:,} calls, as one step, and these are {len(wanted):,}; "

@@ -267,7 +267,7 @@ class Handle(Generic[R_co]):
             LookupError, OccurrenceForgotten: as ``look``.
         """
         store = self._opened.store
-        batches = [one.id for one in _list_retries(store, self._find_occurrence(store))]
+        batches = [retry.id for retry in _list_retries(store, self._find_occurrence(store))]
         return iter(Results(store, batches, self._types(self.job)))
 
     async def aresults(self) -> AsyncIterator[Any]:
@@ -349,7 +349,7 @@ class Handle(Generic[R_co]):
     def _timeout_error(self, timeout: Duration | None) -> TimeoutError:
         seen = self.look()
         sessions = self._opened.store.sessions()
-        no_node = not any(one.ended_at is None and one.expires_in > timedelta(0) for one in sessions)
+        no_node = not any(session.ended_at is None and session.expires_in > timedelta(0) for session in sessions)
         hint = ", and no node is alive: scheduler.start(), or cronsensus run MODULE:ATTR" if no_node else ""
         return TimeoutError(
             f"occurrence {seen.id} of {self.job!r} is not final after {timeout}: it is {seen.state}{hint}"

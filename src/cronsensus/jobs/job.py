@@ -161,7 +161,7 @@ class Job(Generic[P, R_co]):
         Raises:
             InvalidOption: a call of another job; ``scheduler.enqueue_many`` takes those of several.
         """
-        return self._operations.enqueue_many(require_call(one, self.name) for one in calls)
+        return self._operations.enqueue_many(require_call(call, self.name) for call in calls)
 
     @twin(enqueue_many)
     def aenqueue_many(self) -> None:
@@ -173,11 +173,11 @@ class Job(Generic[P, R_co]):
         Raises:
             InvalidOption: a call of another job, or too many of them.
         """
-        return self._operations.enqueue_many_in(connection, (require_call(one, self.name) for one in calls))
+        return self._operations.enqueue_many_in(connection, (require_call(call, self.name) for call in calls))
 
     async def aenqueue_many_in(self, connection: Any, calls: Iterable[Call[R_co]]) -> list[Handle[R_co]]:
         """Do what ``enqueue_many_in`` does on a connection that is awaited."""
-        return await self._operations.aenqueue_many_in(connection, (require_call(one, self.name) for one in calls))
+        return await self._operations.aenqueue_many_in(connection, (require_call(call, self.name) for call in calls))
 
     def enqueue_batch(
         self, items: Iterable[Any], *, key: str | None = None, item_key: Callable[[Any], str | int] | None = None

@@ -75,7 +75,7 @@ def warn_of_strangers(namespace: str, defined: DefineResult) -> None:
 
 def warn_of_twice_declared(store: Store, told: Collection[str]) -> set[str]:
     """Warn of jobs that another program declares with another function, but of those ``told``; return their names."""
-    nodes = [one for one in store.sessions() if one.is_node and one.state in {"alive", "draining"}]
+    nodes = [session for session in store.sessions() if session.is_node and session.state in {"alive", "draining"}]
     new = [one for one in find_twice_declared(nodes) if one.job not in told]
     for one in new[:_NAMED]:
         _log.warning(

@@ -133,8 +133,8 @@ def _text_of(families: Iterable[Metric]) -> bytes:
     for family in families:
         name = family.name + ("_total" if family.type == "counter" else "")
         lines += f"# HELP {name} {family.documentation}", f"# TYPE {name} {family.type}"
-        for one in family.samples:
-            name, of, value, *_ = one
+        for sample in family.samples:
+            name, of, value, *_ = sample
             labels = ",".join([f'{label}="{_escape_text(text)}"' for label, text in of.items()])
             lines.append(f"{name}{{{labels}}} {value!r}" if labels else f"{name} {value!r}")
     return ("\n".join(lines) + "\n").encode()

@@ -81,7 +81,7 @@ class Counting:
         self._count_stats()
         for family in _list_families(self._registry):
             if family.name.startswith("cronsensus_"):
-                family.samples = [one for one in family.samples if not one.name.endswith("_created")]
+                family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
                 yield family
 
     # --- events, each on the thread of subscribers -------------------------------------------------------------------
@@ -100,9 +100,9 @@ class Counting:
 
     def _count_takeover(self, event: TakenOver) -> None:
         self._takeovers.inc(len(event.runs))
-        for one in event.runs:
-            if one.became.final:
-                self._count_run(one.job, str(one.became))
+        for run in event.runs:
+            if run.became.final:
+                self._count_run(run.job, str(run.became))
 
     def _count_plans(self, event: PlanCarriedOut) -> None:
         for verdict in event.verdicts:

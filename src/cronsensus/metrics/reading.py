@@ -115,9 +115,9 @@ class Reader:
             pending=max(0, counts.pending - ours),
             oldest=_find_oldest(store, now),
             slots=sum(
-                one.concurrency
-                for one in store.sessions()
-                if one.state == "alive" and one.expires_in > timedelta(0)  # those without slots are no nodes
+                session.concurrency
+                for session in store.sessions()
+                if session.state == "alive" and session.expires_in > timedelta(0)  # those without slots are no nodes
             ),
             busy=counts.running,
             skew=skew.total_seconds(),
@@ -171,19 +171,23 @@ class Reader:
         pasts = store.last_of(names, limit=_PAST)
         for name in names:
             glances = pasts[name].glances if name in pasts else ()
-            for one in glances:
-                self._note_success(name, one)
+            for glance in glances:
+                self._note_success(name, glance)
             # Where all that there is has been seen, there is nothing to look for; else it has failed for long.
             if self._succeeded.get(name) is None and len(glances) >= _PAST:
                 done = last_success(store, name)
                 self._succeeded[name] = None if done is None else done.finished_at
 
-    def _note_success(self, name: str, one: Glance) -> None:
+    def _note_success(self, name: str, glance: Glance) -> None:
         known = self._succeeded.get(name)
-        if one.parent is not None:  # an item is no success of its job
+        if glance.parent is not None:  # an item is no success of its job
             return
-        if one.state is State.SUCCEEDED and one.finished_at is not None and (known is None or one.finished_at > known):
-            self._succeeded[name] = one.finished_at
+        if (
+            glance.state is State.SUCCEEDED
+            and glance.finished_at is not None
+            and (known is None or glance.finished_at > known)
+        ):
+            self._succeeded[name] = glance.finished_at
 
 
 class Troubles:
@@ -239,23 +243,23 @@ def rows_of(reading: Reading) -> Iterator[tuple[str, str, str | None, list[tuple
     jobs = reading.jobs
     yield (
         "job_next_run_timestamp_seconds", "The next nominal time of a job that is not paused.", JOB,
-        [(one.name, one.next_run.timestamp()) for one in jobs if one.next_run is not None],
+        [(job.name, job.next_run.timestamp()) for job in jobs if job.next_run is not None],
     )  # fmt: skip
     yield (
         "job_last_success_timestamp_seconds", "When a run of the job last succeeded, as far as the ledger reaches.",
-        JOB, [(one.name, one.last_success.timestamp()) for one in jobs if one.last_success is not None],
+        JOB, [(job.name, job.last_success.timestamp()) for job in jobs if job.last_success is not None],
     )  # fmt: skip
     yield (
         "job_last_failure_timestamp_seconds", "When a run of the job last failed for good.", JOB,
-        [(one.name, one.last_failure.timestamp()) for one in jobs if one.last_failure is not None],
+        [(job.name, job.last_failure.timestamp()) for job in jobs if job.last_failure is not None],
     )  # fmt: skip
     yield (
         "job_last_missed_timestamp_seconds", "When a nominal time of the job was last found to be missed.", JOB,
-        [(one.name, one.last_missed.timestamp()) for one in jobs if one.last_missed is not None],
+        [(job.name, job.last_missed.timestamp()) for job in jobs if job.last_missed is not None],
     )  # fmt: skip
-    yield "job_paused", "1: the job is paused.", JOB, [(one.name, float(one.paused)) for one in jobs]
+    yield "job_paused", "1: the job is paused.", JOB, [(job.name, float(job.paused)) for job in jobs]
     what = "1: no node has decided a nominal time of a minute ago, or no success within its overdue=."
-    yield "job_overdue", what, JOB, [(one.name, float(one.overdue)) for one in jobs]
+    yield "job_overdue", what, JOB, [(job.name, float(job.overdue)) for job in jobs]
     yield "pending", "Occurrences that wait, 10,000 at most.", "queue", [("default", float(reading.pending))]
     yield "oldest_pending_age_seconds", "How long the oldest that is due has waited.", None, [("", reading.oldest)]
     yield "slots", "Runs that the nodes with a lease may do at a time.", None, [("", float(reading.slots))]

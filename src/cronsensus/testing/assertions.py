@@ -70,11 +70,11 @@ class Assertions:
         if on is not None:
             zone, day = self._zone_of(job), on if isinstance(on, date) else date.fromisoformat(on)
             runs = [
-                one
-                for one in runs
-                if one.scheduled_for is not None and one.scheduled_for.astimezone(zone).date() == day
+                run
+                for run in runs
+                if run.scheduled_for is not None and run.scheduled_for.astimezone(zone).date() == day
             ]
-        succeeded = [one for one in runs if one.state is State.SUCCEEDED]
+        succeeded = [run for run in runs if run.state is State.SUCCEEDED]
         if len(succeeded) == 1:
             return succeeded[0]
         when = "" if on is None else f" on {on}"
@@ -147,8 +147,10 @@ class Assertions:
 
     def _failure(self, job: Any, head: str, runs: Sequence[Occurrence]) -> AssertionError:
         """Return an error with the last lines of the job's ledger, and out of what its last attempt raised."""
-        numbers = {one.id for one in runs}
-        errors = [one.error for one in self.attempts(job) if one.run in numbers and one.error is not None]
+        numbers = {run.id for run in runs}
+        errors = [
+            attempt.error for attempt in self.attempts(job) if attempt.run in numbers and attempt.error is not None
+        ]
         failure = AssertionError("\n".join([head, *self._ledger(job)]))
         failure.__cause__ = errors[-1] if errors else None
         return failure
@@ -158,9 +160,9 @@ class Assertions:
         page = ledger_page(self.store, view, now - _SHOWN_DAYS, now, now=now, limit=_SHOWN_LINES)
         lines = [f"{line.first.astimezone(zone)}  {line.state}  {line.text}".rstrip() for line in page.lines]
         lines += [
-            f"{one.key}  {one.state}" + (f"  {one.error.type}: {one.error.message}" if one.error else "")
-            for one in self.runs(job)[-_SHOWN_LINES:]
-            if one.scheduled_for is None
+            f"{run.key}  {run.state}" + (f"  {run.error.type}: {run.error.message}" if run.error else "")
+            for run in self.runs(job)[-_SHOWN_LINES:]
+            if run.scheduled_for is None
         ]
         return [f"  ledger, now {now.astimezone(zone)}:", *(f"    {line}" for line in lines or ["nothing"])]
 

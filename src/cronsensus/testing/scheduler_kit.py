@@ -231,7 +231,7 @@ class Kit(Assertions, Crashes, Journeys):
     def attempts(self, job: Any = None) -> list[AttemptRecord]:
         """Return the attempts that began so far, of one job or of all, and what each raised."""
         name = None if job is None else name_of(job)
-        found = [one for one in self._records if name is None or one.job == name]
+        found = [record for record in self._records if name is None or record.job == name]
         self.looked_at.update(one.run for one in found)
         self._require_job(job, found)
         return found
@@ -245,7 +245,7 @@ class Kit(Assertions, Crashes, Journeys):
         with self._turning():
             self._captured.send_all()
         messages = list(self._captured.messages)
-        self.looked_at.update(event.run for one in messages for event in one.events if event.run is not None)
+        self.looked_at.update(event.run for message in messages for event in message.events if event.run is not None)
         return messages
 
     def enqueued(self, job: Any = None) -> list[Occurrence]:

@@ -89,7 +89,7 @@ def numbered_weekdays(trigger: Any) -> Iterator[tuple[str, str, str]]:
     elif isinstance(trigger, CronTrigger):
         field = next(field for field in trigger.fields if field.name == "day_of_week")
         # The exact type: one of names is a subclass.
-        numbers = [one for one in field.expressions if type(one) is RangeExpression]
+        numbers = [expression for expression in field.expressions if type(expression) is RangeExpression]
         if numbers:
             days = _weekday_numbers(numbers)
             there, in_crontab = (",".join(names[day] for day in days) for names in (_DAYS, (_DAYS[6], *_DAYS[:6])))
@@ -153,7 +153,7 @@ def _expression(trigger: Any) -> str:
 def _days(day: Any, day_of_week: Any) -> tuple[str, str]:
     from apscheduler.triggers.cron.expressions import LastDayOfMonthExpression, WeekdayPositionExpression
 
-    positions = [one for one in day.expressions if isinstance(one, WeekdayPositionExpression)]
+    positions = [expression for expression in day.expressions if isinstance(expression, WeekdayPositionExpression)]
     weekdays = _weekdays(day_of_week)
     if positions:
         if len(positions) < len(day.expressions) or weekdays != "*":
@@ -161,8 +161,11 @@ def _days(day: Any, day_of_week: Any) -> tuple[str, str]:
                 f"day={str(day)!r} with day_of_week={str(day_of_week)!r}: a cron text has either days of the month or "
                 "weekdays such as MON#1; write two triggers and any_of"
             )
-        return "*", ",".join(_position(one) for one in positions)
-    days = ["L" if isinstance(one, LastDayOfMonthExpression) else _range(one, day) for one in day.expressions]
+        return "*", ",".join(_position(position) for position in positions)
+    days = [
+        "L" if isinstance(expression, LastDayOfMonthExpression) else _range(expression, day)
+        for expression in day.expressions
+    ]
     if weekdays != "*" and not any(text.startswith("*") for text in days):
         raise NoEquivalent(
             f"day={str(day)!r} and day_of_week={str(day_of_week)!r}: APScheduler wants both to match, a cron text "
@@ -185,15 +188,15 @@ def _weekdays(field: Any) -> str:
 def _weekday_numbers(expressions: Sequence[Any]) -> list[int]:
     """Return the days that expressions allow, from 0 for Monday."""
     found: set[int] = set()
-    for one in expressions:
-        first = getattr(one, "first", 0)
-        last = getattr(one, "last", 6)
-        found.update(range(first, (6 if last is None else last) + 1, one.step or 1))
+    for expression in expressions:
+        first = getattr(expression, "first", 0)
+        last = getattr(expression, "last", 6)
+        found.update(range(first, (6 if last is None else last) + 1, expression.step or 1))
     return sorted(found)
 
 
 def _ranges(field: Any) -> list[str]:
-    return [_range(one, field) for one in field.expressions]
+    return [_range(expression, field) for expression in field.expressions]
 
 
 def _range(one: Any, field: Any) -> str:

@@ -84,11 +84,15 @@ def name_run(task: str, request: Any, headers: Mapping[str, Any] | None, keep: t
     return spec, AskNamed(spec.name, key=_key_of(str(request.id), nesting))
 
 
-def celery_id(one: Occurrence) -> str:
+def celery_id(occurrence: Occurrence) -> str:
     """Return the id of the task that a run is of."""
-    if one.scheduled_for is not None:
-        return _id_of(one.job, one.scheduled_for)
-    return one.key.removeprefix(REPLACED).partition(" ")[2] if one.key.startswith(REPLACED) else one.key
+    if occurrence.scheduled_for is not None:
+        return _id_of(occurrence.job, occurrence.scheduled_for)
+    return (
+        occurrence.key.removeprefix(REPLACED).partition(" ")[2]
+        if occurrence.key.startswith(REPLACED)
+        else occurrence.key
+    )
 
 
 def _key_of(task_id: str, nesting: int) -> str:

@@ -155,7 +155,7 @@ class WorkerProcess:
     def _find_running(self) -> set[str]:
         """Return the ids of all that runs: what the dead worker ran does no more, as its sessions have ended."""
         running = OccurrenceFilter(states=(State.RUNNING,))
-        return {celery_id(one) for one in self._part.store.occurrences(running, limit=1000)}
+        return {celery_id(occurrence) for occurrence in self._part.store.occurrences(running, limit=1000)}
 
 
 def guard_of(app: Any) -> Guard | None:

@@ -101,7 +101,7 @@ class _Words(admin.SimpleListFilter):
 
     def lookups(self, request: Any, model_admin: Any) -> list[tuple[str, str]]:  # noqa: ARG002
         """Return the choices."""
-        return [(one.value, one.value) for one in self.words]
+        return [(word.value, word.value) for word in self.words]
 
     def queryset(self, request: Any, queryset: Any) -> Any:  # noqa: ARG002
         """Return what was chosen."""

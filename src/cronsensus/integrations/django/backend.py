@@ -276,10 +276,10 @@ def _errors_of(seen: Occurrence, runs: list[RunView]) -> list[TaskError]:
         errors.append(seen.error)
     found = [
         TaskError(
-            exception_class_path=one.type if "." in one.type else _BUILTINS + one.type,
-            traceback=f"{one.traceback or one.message}\n",
+            exception_class_path=error.type if "." in error.type else _BUILTINS + error.type,
+            traceback=f"{error.traceback or error.message}\n",
         )
-        for one in errors
+        for error in errors
     ]
     if not found and seen.state.final and seen.state is not State.SUCCEEDED:
         found.append(

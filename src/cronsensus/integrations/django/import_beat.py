@@ -223,7 +223,9 @@ class _Program:
         if self.makers:
             ours = f"from cronsensus import {', '.join(sorted(self.makers))}\n{ours}"
         code = "\n\n\n".join(["\n".join([ours, *imports]), *self.blocks])
-        said = [write_comment(one.text if one.job is None else f"{one.job}: {one.text}") for one in remarks]
+        said = [
+            write_comment(remark.text if remark.job is None else f"{remark.job}: {remark.text}") for remark in remarks
+        ]
         return "\n".join([code, *(["", "", "# What is not the same:", *said] if said else []), ""])
 
 

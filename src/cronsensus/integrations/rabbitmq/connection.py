@@ -85,7 +85,7 @@ class Connection:
         channel = self._channel
         if channel is None or not channel.is_open:
             return
-        tags = {one.tag for one in acks if one.channel is channel}
+        tags = {ack.tag for ack in acks if ack.channel is channel}
         for tag in tags:
             self._open_tags.pop(tag, None)
         first_open = next(iter(self._open_tags), None)

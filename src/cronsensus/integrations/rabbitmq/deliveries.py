@@ -340,8 +340,8 @@ class Deliveries:
     def _finish(self, delivery: Delivery) -> None:
         """Acknowledge what has succeeded, and its copies that wait here."""
         with self._lock:
-            copies = [one for one in delivery.copies if one.fingerprint == delivery.fingerprint]
-            delivery.copies = [one for one in delivery.copies if one.fingerprint != delivery.fingerprint]
+            copies = [copy for copy in delivery.copies if copy.fingerprint == delivery.fingerprint]
+            delivery.copies = [copy for copy in delivery.copies if copy.fingerprint != delivery.fingerprint]
             self._held = max(0, self._held - len(copies))
         for one in (delivery, *copies):
             self._acknowledge(one)
@@ -357,7 +357,7 @@ class Deliveries:
         if self._by_key.get(delivery.key) is not delivery:
             return
         del self._by_key[delivery.key]
-        copies = [one for one in delivery.copies if one.channel.is_open and not self._stopping]
+        copies = [copy for copy in delivery.copies if copy.channel.is_open and not self._stopping]
         self._held = max(0, self._held - len(delivery.copies) + len(copies[1:]))
         if copies:
             following = copies[0]

@@ -382,8 +382,8 @@ class StoreTest:
             jobs,
             [(store.history(job.spec.name), store.ranges(job.spec.name)) for job in jobs],
             occurrences,
-            [(store.runs(one.id), store.logs(one.id)) for one in occurrences],
-            [one for one in store.sessions(ended=True) if one.id != PLANNER],
+            [(store.runs(occurrence.id), store.logs(occurrence.id)) for occurrence in occurrences],
+            [session for session in store.sessions(ended=True) if session.id != PLANNER],
             store.locks(),
             store.trail(limit=1000),
         ]
