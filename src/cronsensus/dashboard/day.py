@@ -1,4 +1,4 @@
-"""The last 24 hours by job: the worst that became of each half hour."""
+"""The last 24 hours by job: the worst verdict of each half hour."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TROUBLE = {"failed": 0, "missed": 1}
 
 @dataclass(slots=True)
 class HalfHour:
-    """What became of a job's times in half an hour; ``run``: the newest of the worst."""
+    """The verdicts of a job's times in half an hour; ``run``: the newest with the worst verdict."""
 
     x: float
     at: datetime
@@ -36,7 +36,7 @@ class HalfHour:
 
     @property
     def run(self) -> int | None:
-        """A run that shows it; ``None``: nothing was made."""
+        """A run with this verdict; ``None``: there is no occurrence."""
         return self.runs.get(self.worst)
 
 
@@ -51,7 +51,7 @@ class DayRow:
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """The picture; ``read_from``: what ended before that was not read."""
+    """The picture; ``read_from``: runs that ended earlier were not read."""
 
     rows: tuple[DayRow, ...]
     more: int
@@ -67,8 +67,8 @@ def draw_day(now: datetime, pasts: Mapping[str, Past], ran: Sequence[Glance], *,
     Args:
         now: the store's clock.
         pasts: the newest verdicts of some jobs.
-        ran: what ended in the last day, of all jobs.
-        whole: whether that is all of it.
+        ran: the runs of all jobs that ended in the last day.
+        whole: whether these are all of them.
     """
     last = now - (now - datetime.min.replace(tzinfo=now.tzinfo)) % CELL
     first = last - (CELLS - 1) * CELL
@@ -102,7 +102,7 @@ def draw_day(now: datetime, pasts: Mapping[str, Past], ran: Sequence[Glance], *,
 
 
 def verdict_of(glance: Glance) -> str:
-    """Return what became of an occurrence, or where it stands: a batch whose items run is running."""
+    """Return the verdict or state of an occurrence: a batch whose items run is running."""
     return "running" if glance.is_batch and not glance.state.final else str(glance.state)
 
 

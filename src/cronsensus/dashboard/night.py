@@ -1,4 +1,4 @@
-"""Last night: a row for each time of what ran seldom in it, and one line for the rest."""
+"""Last night: a row for each time of jobs that ran seldom in it, and a line for all others."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from cronsensus.model.plan import VerdictRange
 
 EVENING, MORNING = time(18), time(8)
 SELDOM = 6
-"""Times in a night up to which each has a row of its own."""
+"""A job with at most so many times in a night has a row for each of them."""
 _MOST_ROWS = 16
 _WELL = frozenset({"succeeded", "running", "pending"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightRow:
-    """A time of the night, or several of which nothing was made."""
+    """A time of the night, or several times without an occurrence."""
 
     at: datetime
     job: str
@@ -38,9 +38,9 @@ class Night:
     """The night.
 
     Attributes:
-        rows: by time; ``more``: how many have no place.
-        often: how many jobs ran more often, and ``often_counts`` what became of it.
-        whole: ``False``: of what ran often only the newest was read.
+        rows: by time; ``more``: how many did not fit.
+        often: how many jobs ran more often; ``often_counts``: their verdicts.
+        whole: ``False``: only the newest runs were read.
     """
 
     begin: datetime
@@ -57,10 +57,10 @@ def draw_night(now: datetime, zone: tzinfo, pasts: Mapping[str, Past], ran: Iter
 
     Args:
         now: the store's clock.
-        zone: whose night.
+        zone: the zone of the night.
         pasts: the newest verdicts of some jobs.
-        ran: what ended in the last day, of all jobs.
-        whole: whether that is all of it.
+        ran: the runs of all jobs that ended in the last day.
+        whole: whether these are all of them.
     """
     begin, end = find_night(now, zone)
     seen = {glance.id: glance for past in pasts.values() for glance in past.glances} | {one.id: one for one in ran}
@@ -83,7 +83,7 @@ def draw_night(now: datetime, zone: tzinfo, pasts: Mapping[str, Past], ran: Iter
         often += 1
         for kept in some:
             counts[_verdict(kept)] += _times(kept)
-    # Trouble has a place before what went well.
+    # Trouble comes before successes.
     first = nsmallest(_MOST_ROWS, seldom, key=lambda one: (_verdict(one[1]) in _WELL, _time(one[1])))
     rows = sorted((_night_row(job, one) for job, one in first), key=attrgetter("at", "job"))
     return Night(
@@ -117,7 +117,7 @@ def _night_row(job: str, outcome: Glance | VerdictRange) -> NightRow:
 
 
 def find_night(now: datetime, zone: tzinfo) -> tuple[datetime, datetime]:
-    """Return when the night begins that was last, or that it is now, and when it ends: at the latest now."""
+    """Return when the last or present night begins, and when it ends: at the latest now."""
     local = now.astimezone(zone)
     evening = datetime.combine(local.date() - timedelta(days=1), EVENING, zone)
     morning = datetime.combine(local.date(), MORNING, zone)

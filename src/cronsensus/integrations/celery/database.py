@@ -231,7 +231,7 @@ class RowScheduler:
         return changed
 
     def schedules_equal(self, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> bool:
-        """Return whether the heap is still of this schedule: by whether the rows were read anew, not by comparing entries."""
+        """Return whether the heap is still of this schedule: whether the rows were not read anew meanwhile."""
         read_anew, self._heap_invalidated = self._heap_invalidated, False
         return old is not None and new is not None and len(old) == len(new) and not read_anew
 
