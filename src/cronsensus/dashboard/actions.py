@@ -121,8 +121,8 @@ def _job_path(name: str) -> str:
     return f"/job?{urlencode({'name': name})}"
 
 
-def _pause_form(store: Store, given: Given) -> Form:
-    view = require_job(store, given.get("job", ""))
+def _pause_form(store: Store, values: Given) -> Form:
+    view = require_job(store, values.get("job", ""))
     return job_form(
         view,
         title=("Pause {0}", view.spec.name),
@@ -137,13 +137,13 @@ def _pause_form(store: Store, given: Given) -> Form:
     )
 
 
-def _pause(store: Store, given: Given, by: str, why: str) -> str:
-    store.pause(given["job"], by=by, why=why)
-    return _job_path(given["job"])
+def _pause(store: Store, values: Given, by: str, why: str) -> str:
+    store.pause(values["job"], by=by, why=why)
+    return _job_path(values["job"])
 
 
-def _resume_form(store: Store, given: Given) -> Form:
-    view = require_job(store, given.get("job", ""))
+def _resume_form(store: Store, values: Given) -> Form:
+    view = require_job(store, values.get("job", ""))
     paused = view.paused_at
     says: tuple[Text, ...] = (("It fires again from now on.",),)
     if paused is not None:
@@ -159,15 +159,15 @@ def _resume_form(store: Store, given: Given) -> Form:
     )
 
 
-def _resume(store: Store, given: Given, by: str, why: str) -> str:
-    store.resume(given["job"], by=by, why=why)
-    return _job_path(given["job"])
+def _resume(store: Store, values: Given, by: str, why: str) -> str:
+    store.resume(values["job"], by=by, why=why)
+    return _job_path(values["job"])
 
 
-def _backfill_form(store: Store, given: Given) -> Form:
-    view = require_job(store, given.get("job", ""))
+def _backfill_form(store: Store, values: Given) -> Form:
+    view = require_job(store, values.get("job", ""))
     name, now, jobs_zone = view.spec.name, store.now(), zone_of(view.spec.trigger)
-    start, end = given.get("from", "").strip(), given.get("to", "").strip() or "now"
+    start, end = values.get("from", "").strip(), values.get("to", "").strip() or "now"
     asks = (Field("from", "From", start or "1d"), Field("to", "To", end))
     plain: dict[str, Any] = {
         "title": ("Backfill {0}", name),
@@ -179,7 +179,7 @@ def _backfill_form(store: Store, given: Given) -> Form:
     if not start:
         return job_form(view, **plain, refused=refuse_retired(view) or ("Say from when, and look.",))
     try:
-        zone = load_zone(given[PAGE_ZONE]) if PAGE_ZONE in given else jobs_zone
+        zone = load_zone(values[PAGE_ZONE]) if PAGE_ZONE in values else jobs_zone
         since, until = read_time(start, now, tz=zone, what="From"), read_time(end, now, tz=zone, what="To")
         plan = plan_backfill(store, view, since, until, now)
         plan.require_provable()
@@ -213,9 +213,9 @@ def _backfill_form(store: Store, given: Given) -> Form:
     return form
 
 
-def _backfill(store: Store, given: Given, by: str, why: str) -> str:
-    view = require_job(store, given["job"])
-    since, until = datetime.fromisoformat(given["from"]), datetime.fromisoformat(given["to"])
+def _backfill(store: Store, values: Given, by: str, why: str) -> str:
+    view = require_job(store, values["job"])
+    since, until = datetime.fromisoformat(values["from"]), datetime.fromisoformat(values["to"])
     missing = plan_backfill(store, view, since, until, store.now()).missing
     for index in range(0, len(missing), MOST_AT_ONCE):
         store.backfill(view.spec.name, missing[index : index + MOST_AT_ONCE], by=by, why=why)
@@ -237,13 +237,13 @@ def runs_elsewhere(view: JobView | None) -> Text | None:
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
-def find_run(store: Store, given: Given) -> Occurrence:
+def find_run(store: Store, values: Given) -> Occurrence:
     """Return the run that a form names.
 
     Raises:
         NoTargetError: there is none.
     """
-    number = given.get("run", "")
+    number = values.get("run", "")
     occurrence = store.occurrence(int(number)) if number.isdecimal() and len(number) < 19 else None
     if occurrence is None:
         raise NoTargetError("There is no such run")
@@ -260,8 +260,8 @@ def run_form(occurrence: Occurrence, seen: str = "", **more: Any) -> Form:
     )
 
 
-def _cancel_form(store: Store, given: Given) -> Form:
-    occurrence = find_run(store, given)
+def _cancel_form(store: Store, values: Given) -> Form:
+    occurrence = find_run(store, values)
     runs = occurrence.state == "running"
     says: tuple[Text, ...] = (
         ("It runs. It is asked to stop, and is running until it does.",) if runs else ("It waits, and will not run.",),
@@ -283,21 +283,21 @@ def _cancel_form(store: Store, given: Given) -> Form:
     )
 
 
-def _cancel(store: Store, given: Given, by: str, why: str) -> str:
-    cancel_occurrence(store, int(given["run"]), by=by, why=why)
-    return f"/runs/{given['run']}"
+def _cancel(store: Store, values: Given, by: str, why: str) -> str:
+    cancel_occurrence(store, int(values["run"]), by=by, why=why)
+    return f"/runs/{values['run']}"
 
 
-def _failures(store: Store, given: Given) -> list[Occurrence]:
+def _failures(store: Store, values: Given) -> list[Occurrence]:
     """Return the failed runs that a bulk retry covers, the oldest first."""
-    span = given.get("since", "") or "1d"
+    span = values.get("since", "") or "1d"
     since = read_time(span, store.now(), what="since")
-    return failures_to_retry(store, job=given.get("job") or None, since=since, group=given.get("error") or None)
+    return failures_to_retry(store, job=values.get("job") or None, since=since, group=values.get("error") or None)
 
 
-def _retry_failed_form(store: Store, given: Given) -> Form:
-    failures = _failures(store, given)
-    keeps = {name: given[name] for name in ("job", "since", "error") if given.get(name)}
+def _retry_failed_form(store: Store, values: Given) -> Form:
+    failures = _failures(store, values)
+    keeps = {name: values[name] for name in ("job", "since", "error") if values.get(name)}
     options = "".join(f" --{name} {shlex.quote(text)}" for name, text in keeps.items())
     return Form(
         title=("Run {0} failed runs again", len(failures)),
@@ -314,8 +314,8 @@ def _retry_failed_form(store: Store, given: Given) -> Form:
     )
 
 
-def _retry_failed(store: Store, given: Given, by: str, why: str) -> str:
-    for failure in _failures(store, given):
+def _retry_failed(store: Store, values: Given, by: str, why: str) -> str:
+    for failure in _failures(store, values):
         store.retry(failure.id, by=by, why=why)
     return "/failed"
 
@@ -323,8 +323,8 @@ def _retry_failed(store: Store, given: Given, by: str, why: str) -> str:
 # --- nodes and locks --------------------------------------------------------------------------------------------------
 
 
-def _drain_form(store: Store, given: Given) -> Form:
-    wanted = given.get("node", "")
+def _drain_form(store: Store, values: Given) -> Form:
+    wanted = values.get("node", "")
     node = next((session for session in store.sessions(limit=1000) if session.is_node and session.id == wanted), None)
     if node is None:
         raise NoTargetError("There is no such node, or it has ended")
@@ -347,13 +347,13 @@ def _drain_form(store: Store, given: Given) -> Form:
     )
 
 
-def _drain(store: Store, given: Given, by: str, why: str) -> str:
-    store.drain(given["node"], by=by, why=why)
+def _drain(store: Store, values: Given, by: str, why: str) -> str:
+    store.drain(values["node"], by=by, why=why)
     return "/nodes"
 
 
-def _break_form(store: Store, given: Given) -> Form:
-    name = given.get("lock", "")
+def _break_form(store: Store, values: Given) -> Form:
+    name = values.get("lock", "")
     held = store.locks(name=name, limit=200)
     if not held:
         raise NoTargetError("There is no such lock, or nobody holds it")
@@ -373,8 +373,8 @@ def _break_form(store: Store, given: Given) -> Form:
     )
 
 
-def _break(store: Store, given: Given, by: str, why: str) -> str:
-    store.break_lock(given["lock"], by=by, why=why)
+def _break(store: Store, values: Given, by: str, why: str) -> str:
+    store.break_lock(values["lock"], by=by, why=why)
     return "/locks"
 
 

@@ -55,9 +55,9 @@ def _judge_retry(store: Store, occurrence: Occurrence) -> tuple[bool, Text]:
     return True, ("a new run, with the same arguments and nominal time",)
 
 
-def _chosen(store: Store, given: Given) -> list[Occurrence]:
+def _chosen_runs(store: Store, values: Given) -> list[Occurrence]:
     """Return the chosen runs, the oldest first; runs that are gone are left out."""
-    numbers = sorted({int(text) for text in given.get("runs", "").split() if text.isdecimal() and len(text) < 19})
+    numbers = sorted({int(text) for text in values.get("runs", "").split() if text.isdecimal() and len(text) < 19})
     runs = [run for number in numbers[:MOST_CHOSEN] if (run := store.occurrence(number)) is not None]
     if not runs:
         raise NoTargetError("No run was chosen, or none of them is there any more")
@@ -65,8 +65,8 @@ def _chosen(store: Store, given: Given) -> list[Occurrence]:
 
 
 def _many(verb: _Verb) -> Action:
-    def form(store: Store, given: Given) -> Form:
-        chosen = _chosen(store, given)
+    def form(store: Store, values: Given) -> Form:
+        chosen = _chosen_runs(store, values)
         judged = [(run, *verb.judge(store, run)) for run in chosen]
         affected = [run for run, applies, _ in judged if applies]
         # Runs that are left alone are listed last.
@@ -77,8 +77,8 @@ def _many(verb: _Verb) -> Action:
             title=(verb.single_title,) if len(affected) == 1 else (verb.title, len(affected) or len(chosen)),
             says=(("{0} of the {1} that were chosen are meant.", len(affected), len(chosen)),),
             button=verb.button,
-            back=read_list_path(given.get("list", "")),
-            keeps={"runs": numbers, "list": given.get("list", "")[:4000]},
+            back=read_list_path(values.get("list", "")),
+            keeps={"runs": numbers, "list": values.get("list", "")[:4000]},
             seen=hashlib.sha256(state.encode()).hexdigest()[:16],
             reason=verb.command == "cancel",
             stops=verb.command == "cancel",
@@ -89,13 +89,13 @@ def _many(verb: _Verb) -> Action:
             + (" …" if len(affected) > 20 else ""),
         )  # fmt: skip
 
-    def carry_out(store: Store, given: Given, by: str, why: str) -> str:
-        for run in _chosen(store, given):
+    def carry_out(store: Store, values: Given, by: str, why: str) -> str:
+        for run in _chosen_runs(store, values):
             if verb.judge(store, run)[0]:
                 # A run that ended or was pruned meanwhile does not stop the others.
                 with suppress(InvalidTransition, LookupError):
                     verb.act(store, run, by, why)
-        return read_list_path(given.get("list", ""))
+        return read_list_path(values.get("list", ""))
 
     return Action(form, carry_out)
 
