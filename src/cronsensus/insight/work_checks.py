@@ -68,7 +68,7 @@ def check_nodes(store: Store) -> Iterator[Check]:
     sessions = store.sessions()
     lives = lives_of(store, sessions)
     living = [session for session in sessions if lives[session.id].is_alive]
-    live = [one for one in living if one.is_node]
+    live = [node for node in living if node.is_node]
     lost = [session for session in sessions if session not in living]
     if not live:
         if idle := needs_no_node(store, living):
@@ -78,49 +78,51 @@ def check_nodes(store: Store) -> Iterator[Check]:
             level = FAIL if jobs else WARN
             known = (
                 "known to be alive"
-                if any(lives[one.id].state == "unknown" for one in lost)
+                if any(lives[node.id].state == "unknown" for node in lost)
                 else "alive, so nothing runs"
             )
             text = f"no node is {known} ({format_count(jobs, 'job')})"
             yield Check("nodes", level, text, "cronsensus run MODULE:ATTR")
     else:
-        names = shorten(", ".join(dict.fromkeys(one.node for one in live)), 100)
+        names = shorten(", ".join(dict.fromkeys(node.node for node in live)), 100)
         yield Check("nodes", OK_LEVEL, f"{len(live)} alive: {names}")
-        if all(one.state == "draining" for one in live):
+        if all(node.state == "draining" for node in live):
             yield Check("nodes", WARN, "all of them drain, so nothing new starts", "cronsensus run MODULE:ATTR")
         yield from _without_jobs(store, live)
     # A lost process that is no node and holds nothing does no harm: each deploy of guarded functions leaves some.
-    for one in [one for one in lost if one.is_node or one.holds][:5]:
-        life = lives[one.id]
+    for node in [node for node in lost if node.is_node or node.holds][:5]:
+        life = lives[node.id]
         yield Check(
             "nodes",
-            FAIL if one.holds and not live else WARN,
-            f"{one.node} (session {one.id}) is {life.sentence}; it holds {one.holds or 'nothing'}",
-            _MENDS[life.state] if one.holds or life.state != "gone" else "see the end of its log, if it was not meant",
+            FAIL if node.holds and not live else WARN,
+            f"{node.node} (session {node.id}) is {life.sentence}; it holds {node.holds or 'nothing'}",
+            _MENDS[life.state] if node.holds or life.state != "gone" else "see the end of its log, if it was not meant",
         )
     now = store.now()
     died = [session for session in store.sessions(ended=True) if session.state == "dead" and session.is_node]
-    for one in died[:5]:
-        if one.ended_at is not None and now - one.ended_at < LATELY:
-            text = f"{one.node} died {relative_time(one.ended_at, now)} ({one.ended_why})"
+    for node in died[:5]:
+        if node.ended_at is not None and now - node.ended_at < LATELY:
+            text = f"{node.node} died {relative_time(node.ended_at, now)} ({node.ended_why})"
             yield Check("nodes", WARN, text, "see the end of its log, and what it ran: cronsensus nodes list --ended")
-    yield from _mixed("releases", "release", live, lambda one: shorten(one.release, 20))
+    yield from _mixed("releases", "release", live, lambda node: shorten(node.release, 20))
     for twice in find_twice_declared(live)[:_SHOWN]:
         yield Check("programs", WARN, twice.sentence, "give each program a namespace= of its own; see where they start")
     if (lacking := describe_strangers(live)) is not None:
         then = "normal during a deploy that adds and removes jobs; two programs: give each a namespace= of its own"
         yield Check("programs", WARN, lacking, then)
-    yield from _mixed("versions", "version of cronsensus", live, lambda one: one.version)
+    yield from _mixed("versions", "version of cronsensus", live, lambda node: node.version)
     yield from check_zone_rules(live, now)
 
 
 def _without_jobs(store: Store, live: list[SessionView]) -> Iterator[Check]:
     """Find nodes whose program declared no job at its start and that have run no job added at run time."""
     idle = [
-        one for one in live if not one.functions and not store.occurrences(OccurrenceFilter(session=one.id), limit=1)
+        node
+        for node in live
+        if not node.functions and not store.occurrences(OccurrenceFilter(session=node.id), limit=1)
     ]
     if idle and (store.counts().jobs or any(every_job(store, retired=True))):
-        names = shorten(", ".join(dict.fromkeys(one.node for one in idle)), 100)
+        names = shorten(", ".join(dict.fromkeys(node.node for node in idle)), 100)
         text = f"{names} declare{'s' if len(idle) == 1 else ''} no job, and can run none of those in the store"
         yield Check("nodes", FAIL, text, "import the modules that declare jobs where the node's program starts")
 
@@ -131,7 +133,7 @@ def check_connections(store: Store, described: dict[str, Any]) -> Iterator[Check
     live = live_nodes(store)
     if most is None or raise_it is None or not live:
         return
-    own, slots = OWN_CONNECTIONS * len(live), sum(one.concurrency for one in live)
+    own, slots = OWN_CONNECTIONS * len(live), sum(node.concurrency for node in live)
     text = (
         f"{own} of {format_count(len(live), 'live node')}, and {slots} more when each slot is in a run.transaction(); "
         f"max_connections is {most}"
@@ -144,7 +146,7 @@ def check_connections(store: Store, described: dict[str, Any]) -> Iterator[Check
 
 
 def _mixed(name: str, what: str, live: list[SessionView], of: Callable[[SessionView], str]) -> Iterator[Check]:
-    several = sorted({of(one) for one in live})
+    several = sorted({of(session) for session in live})
     if len(several) > 1:
         yield Check(
             name,
@@ -177,13 +179,15 @@ def check_jobs(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
 
 def check_standstills(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
     """Find jobs that wait longer than their triggers say."""
-    found = list(every_standstill(store, zone))
-    for one in found[:_SHOWN]:
-        yield Check("standstill", FAIL, str(one.sentence), f"cronsensus jobs rewind '{one.view.spec.name}'")
-    if len(found) > _SHOWN:
+    standstills = list(every_standstill(store, zone))
+    for standstill in standstills[:_SHOWN]:
+        yield Check(
+            "standstill", FAIL, str(standstill.sentence), f"cronsensus jobs rewind '{standstill.view.spec.name}'"
+        )
+    if len(standstills) > _SHOWN:
         text = (
-            f"and {format_count(len(found) - _SHOWN, 'more job')} that "
-            f"stand{'s' if len(found) == _SHOWN + 1 else ''} still"
+            f"and {format_count(len(standstills) - _SHOWN, 'more job')} that "
+            f"stand{'s' if len(standstills) == _SHOWN + 1 else ''} still"
         )
         yield Check("standstill", FAIL, text, "cronsensus jobs rewind --all")
 
@@ -201,19 +205,19 @@ def check_retired(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
     for name, view in sorted((lost | kept).items()):
         own = zone_of(view.spec.trigger, zone)
         if name in waiting and view.waiting_until is not None:
-            more = (
+            detail = (
                 f", and {format_count(waiting[name], 'run')} of it waiting; kept until "
                 f"{exact_time(view.waiting_until, own)}"
             )
         elif name in lost and view.retired_at is not None:
-            more = f" since {exact_time(view.retired_at, own)} ({relative_time(view.retired_at, now)})"
+            detail = f" since {exact_time(view.retired_at, own)} ({relative_time(view.retired_at, now)})"
         else:
             continue
-        then = (
+        next_step = (
             f"declare it again; if it is meant, scheduler.retired({name!r}) in the code, or "
             f"scheduler.remove_job({name!r}), which cancels what waits"
         )
-        yield Check("retired", WARN, f"no running release declares {name}{more}", then)
+        yield Check("retired", WARN, f"no running release declares {name}{detail}", next_step)
 
 
 def check_alerts(store: Store) -> Iterator[Check]:
