@@ -32,8 +32,8 @@ def list_(limit: int) -> None:
     output = Output.current()
     with opened_store() as store:
         now = store.now()
-        found = store.locks(limit=limit)
-    if output.printed_json({"locks": [dataclasses.asdict(lock) for lock in found]}):
+        held = store.locks(limit=limit)
+    if output.printed_json({"locks": [dataclasses.asdict(lock) for lock in held]}):
         return
     output.table(
         ["lock", "holder", "token", "held since", "ends in", "session"],
@@ -46,7 +46,7 @@ def list_(limit: int) -> None:
                 brief_duration(lock.expires_in),
                 lock.session,
             ]
-            for lock in found
+            for lock in held
         ],
         empty="no lock is held",
         prose=("lock",),
