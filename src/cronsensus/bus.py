@@ -1,13 +1,13 @@
-"""How do events come to subscribers, and what if one of them raises or blocks?
+"""Deliver events to subscribers, even if a subscriber raises or blocks.
 
 ::
 
     emit() ──▶ queue ──▶ a thread of its own ──▶ subscribers, one after the other
                  │
-                 └── full: dropped, counted, and said in the log
+                 └── full: dropped, counted and logged
 
-A node's rounds, its heartbeat and executors' threads emit. So ``emit`` neither calls a subscriber nor waits for one.
-The thread is there only while there are events, and is a daemon: a subscriber that never returns holds up no exit.
+A node's rounds, its heartbeat and executors' threads emit. So ``emit`` neither calls subscribers nor waits for them.
+The thread exists only while there are events, and is a daemon: a subscriber that never returns holds up no exit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cronsensus.process.logger import Logger
 from cronsensus.timing.clock import Clock, SystemClock
 
 MOST_WAITING = 10_000
-"""Events that wait for subscribers; what comes on top is dropped."""
+"""Events that wait for subscribers at most; further events are dropped."""
 IDLE_SECONDS = 10.0
 """Seconds that the thread stays without events."""
 TELL_AGAIN = 60.0
@@ -41,11 +41,11 @@ class Bus:
     """
 
     def __init__(self, clock: Clock | None = None, node: Callable[[], str] = str) -> None:
-        """Make one without subscribers.
+        """Make a bus without subscribers.
 
         Args:
             clock: measures the verbs of the store.
-            node: gives the name under which those are told.
+            node: gives the node's name for the events of these verbs.
         """
         self._clock = clock or SystemClock()
         self._node = node
@@ -54,8 +54,8 @@ class Bus:
         self.forked()
 
     def forked(self) -> None:
-        """Begin anew, with the same subscribers: a forked child has neither the thread nor what it was to tell."""
-        # One that may be taken twice: a signal handler may ask the store in the middle of an ``emit``.
+        """Start anew in a forked child, with the same subscribers: it has neither the thread nor its events."""
+        # Reentrant: a signal handler may call the store in the middle of an ``emit``.
         self._lock = threading.RLock()
         self._queue: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._over: Signal | None = None
@@ -68,7 +68,7 @@ class Bus:
     # --- who wants to know -------------------------------------------------------------------------------------------
 
     def on(self, event: str | type[Event], function: Subscriber) -> None:
-        """Call ``function`` with each such event from now on; once for each, however often it is subscribed.
+        """Call ``function`` with each such event from now on; once, however often it is subscribed.
 
         Raises:
             InvalidOption: there is no such event.
@@ -88,22 +88,24 @@ class Bus:
         kinds = kinds_of(event)
         with self._lock:
             before = self._subscribers
-            left = {
-                kind: tuple(one for one in those if kind not in kinds or one != function)
+            remaining = {
+                kind: tuple(subscribed for subscribed in those if kind not in kinds or subscribed != function)
                 for kind, those in before.items()
             }
-            self._subscribers = {kind: those for kind, those in left.items() if those}
-            self._raised = [one for one in self._raised if one[0] in self._subscribers.get(one[1], ())]
+            self._subscribers = {kind: those for kind, those in remaining.items() if those}
+            self._raised = [
+                subscribed for subscribed in self._raised if subscribed[0] in self._subscribers.get(subscribed[1], ())
+            ]
             return self._subscribers != before
 
     def wanted(self, kind: type[Event]) -> bool:
-        """Whether anybody subscribed to it: to be asked before one is made, and all that it costs where nobody did."""
+        """Whether anybody subscribed to it. Ask before making an event: without subscribers that costs nothing."""
         return kind in self._subscribers
 
     # --- what happened -----------------------------------------------------------------------------------------------
 
     def emit(self, event: Event) -> None:
-        """Have the subscribers told soon, on another thread; never blocks."""
+        """Queue an event for the subscribers, who are called on another thread; never blocks."""
         with self._lock:
             if self._queue.qsize() >= MOST_WAITING:
                 self.dropped += 1
@@ -115,11 +117,11 @@ class Bus:
 
     @property
     def span(self) -> Callable[[str], AbstractContextManager[object]] | None:
-        """What tells of the store's verbs, for ``Store.span``; ``None`` if nobody wants to know."""
+        """The context manager that measures the store's verbs, for ``Store.span``; ``None``: nobody subscribed."""
         return self._measured if self.wanted(StoreVerb) else None
 
     def _measured(self, verb: str) -> AbstractContextManager[object]:
-        # A subscriber that asks the store would be told of that, and ask again.
+        # A subscriber that calls the store would get an event of that call, and call again, for ever.
         return nullcontext() if threading.get_ident() == self._thread else self._measure(verb)
 
     @contextmanager
@@ -137,7 +139,7 @@ class Bus:
     # --- the thread --------------------------------------------------------------------------------------------------
 
     def close(self, timeout: float) -> None:
-        """Have the thread end when all is told that waits now; wait for that, at most so many seconds."""
+        """Let the thread end after the queued events; wait for that, at most so many seconds."""
         with self._lock:
             over = self._over
             if over is not None:
@@ -147,11 +149,11 @@ class Bus:
 
     def _start_thread(self) -> None:
         try:
-            # One call of C, which waits for nothing. The start of a ``Thread`` waits until it runs.
+            # A call in C that does not wait. The start of a ``Thread`` waits until it runs.
             _thread.start_new_thread(self._start, ())
         except RuntimeError:  # the interpreter is at its end, or no more threads can be had
             return
-        # Only now: interrupted in between, a caller leaves a thread too many, and not one that never comes.
+        # Set it last: a caller that is interrupted in between leaves a spare thread, not a missing thread.
         self._over = Signal()
 
     def _start(self) -> None:

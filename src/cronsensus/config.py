@@ -2,7 +2,7 @@
 
 Highest first: a command's flag, an argument of ``Scheduler``, ``CRONSENSUS_*`` in the environment,
 ``[tool.cronsensus]`` in the nearest ``pyproject.toml`` (of the current folder or the first one above that has one), the
-default. Something not given is not a value, so a default on one level never hides what a lower level says.
+default. A setting that is not given is no value, so a default on a level never hides a value of a lower level.
 ``DATABASE_URL`` belongs to the application and is not read.
 """
 
@@ -41,8 +41,8 @@ OnStoreLoss = Literal["warn", "stop"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 LEASE_BOUNDS = (timedelta(seconds=1), timedelta(hours=1))
-"""A third of the shortest still leaves room for a slow commit and a busy interpreter; below it a node would lose its
-session to its own garbage collector. The longest is how long a crash elsewhere may go unnoticed."""
+"""A third of the shortest lease leaves room for a slow commit and a busy interpreter. With less, a node would lose its
+session to its own garbage collector. The longest lease is how long a crash may go unnoticed."""
 MOST_CONCURRENCY = 10_000
 TABLE = "tool.cronsensus"
 PREFIX = "CRONSENSUS_"
@@ -65,7 +65,7 @@ class Settings:
     Attributes:
         url: where the store is.
         app: ``MODULE:ATTR`` of the scheduler that the commands load.
-        namespace: keeps applications on one store apart.
+        namespace: keeps applications on the same store apart.
         tz: the time zone of cron expressions that name none; an IANA name.
         lease: how long a node that gives no sign of life keeps what it runs; from 1 second to 1 hour.
         concurrency: most runs of one node at a time; from 1 to 10,000.
@@ -74,13 +74,14 @@ class Settings:
         drain_timeout: how long running jobs may go on when the node is told to stop.
         log_format: ``"text"`` or ``"json"``; what the commands write to standard error.
         log_level: the least serious records that the commands write.
-        fast_evidence: whether a dead process on this host is taken for dead before its lease ends.
-        retire_after: how long what waits of a job is kept after a release that no longer declares it.
-        keep: how long final occurrences are kept, for jobs that do not say otherwise.
+        fast_evidence: whether a dead process on this host is treated as dead before its lease ends.
+        retire_after: how long the pending runs of a job are kept after a release that no longer declares it.
+        keep: how long final occurrences are kept, for jobs that do not set it.
         on_store_loss: what nodes, locks and guarded functions do when their store was emptied or exchanged while they
-            worked: ``"warn"`` says so and goes on in the empty store, ``"stop"`` says so and starts nothing more.
-        alerts: who is told what went wrong, where the code does not say: text, or tables of ``target``, ``on``, …
-        heartbeat_url: what a node that decides on time pings each minute, for a service that tells if nobody does.
+            worked: ``"warn"`` logs it and goes on in the empty store, ``"stop"`` logs it and starts nothing more.
+        alerts: who gets a message when something goes wrong, unless the code sets it: text, or tables of ``target``, …
+        heartbeat_url: a URL that a node pings each minute while it decides on time, for a service that alerts on
+            silence.
         dashboard_url: where people see the dashboard, for links in alerts.
         deploy_id: which deploy this is, for start-up tasks with ``scope="deploy"``; ``None``: as far as the code shows.
         generation: which generation of workers, for start-up tasks; ``None``: that of the master process.

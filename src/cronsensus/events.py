@@ -1,7 +1,7 @@
-"""What a scheduler tells its subscribers: values, each told after the store has said that it is so.
+"""The events that a scheduler sends to its subscribers, each after the store has confirmed it.
 
-An event is about one node, and is told by that node alone: whoever wants those of a cluster subscribes in each process.
-It is news, not the record. The record is the ledger, which the store keeps.
+An event is about a node, and only that node sends it: to get the events of a cluster, subscribe in each process. Events
+are news, not the record. The record is the ledger, which the store keeps.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Event:
     """Something that happened.
 
     Attributes:
-        name: what, in the words by which one subscribes.
-        node: the name of the node that tells it.
+        name: the name to subscribe by.
+        node: the name of the node that sends it.
     """
 
     name: ClassVar[str]
@@ -51,13 +51,14 @@ class RunStarted(_OfRun):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded(_OfRun):
-    """The store has taken the end of a run, or refused it.
+    """The store has recorded the end of a run, or refused it.
 
     Attributes:
-        end: as ``cronsensus runs show`` says it; ``"refused"``: the run was taken over or closed meanwhile, and what
-            became of it is told by another node, and by the ledger.
+        end: as ``cronsensus runs show`` has it; ``"refused"``: the run was taken over or closed meanwhile. Its end is
+            in the ledger, and in the events of another node.
         reason: the reason of the verdict, if there is one.
-        error: of a run that failed, or is tried again because it did; ``error.type`` is the name of the exception.
+        error: the error of a run that failed, for good or to be tried again; ``error.type`` is the name of the
+            exception.
         seconds: how long the run took; ``None`` where it was cut off.
     """
 
@@ -73,9 +74,9 @@ class TakenOver(Event):
     """A node took the runs of a dead session.
 
     Attributes:
-        session: the dead one.
+        session: the dead session.
         dead_node: the name of its node, if that is known.
-        runs: what it left behind, and what became of each.
+        runs: the runs that it left behind, and what became of each.
     """
 
     name = "takeover"
@@ -90,7 +91,7 @@ class PlanCarriedOut(Event):
 
     Attributes:
         created: the nominal times that have an occurrence now.
-        verdicts: those that are skipped or missed, and why.
+        verdicts: the nominal times that are skipped or missed, and why.
     """
 
     name = "plan.carried_out"
@@ -101,10 +102,10 @@ class PlanCarriedOut(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionLost(Event):
-    """The store does not know this node's session any more: what it ran is stopped, and it goes on as a new one.
+    """The store does not know this node's session any more. The node stops its runs, and goes on with a new session.
 
     Attributes:
-        session: the lost one.
+        session: the lost session.
         runs: the ids of the occurrences that the node held.
     """
 
@@ -115,11 +116,11 @@ class SessionLost(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreVerb(Event):
-    """The store was asked something, by whatever part of this scheduler.
+    """A verb of the store was called, by any part of this scheduler.
 
     Attributes:
         verb: a method of ``Store``. ``wait`` waits for a notification, ``transaction`` for the user's own code.
-        seconds: until the answer.
+        seconds: how long the call took.
         error: the name of the exception that was raised instead.
     """
 
@@ -136,10 +137,10 @@ Subscriber: TypeAlias = Callable[[Any], object]
 
 
 def kinds_of(event: str | type[Event]) -> tuple[type[Event], ...]:
-    """Return the kinds of event that are meant by a name, a class, or ``"*"``, which is all.
+    """Return the kinds of event for a name, a class, or ``"*"``, which is all.
 
     Raises:
-        InvalidOption: there is no such event; names the nearest, and those that there are.
+        InvalidOption: there is no such event; the message lists the events.
     """
     if event == "*":
         return tuple(KINDS.values())

@@ -4,8 +4,8 @@ Nothing happens at import: no thread, no connection, no file. The store is opene
 ``start`` and ``stop``.
 
 Forks (gunicorn with ``--preload``, ``multiprocessing``): a scheduler that was not started works in the child, with a
-store that the child opens for itself. One that was started stays the parent's; the child can enqueue and operate, and
-cannot start it.
+store that the child opens for itself. A scheduler that was started stays the parent's: the child can enqueue and
+operate, but not start it.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ T = TypeVar("T")
 
 
 class _Of(Generic[T]):
-    """A method of one of the scheduler's parts, as its own: with the part's signature, overloads and docstring.
+    """Shows a method of a scheduler's part as the scheduler's own: with its signature, overloads and docstring.
 
-    Asked of the class, it is the function of the part's class. It decorates a definition, of which the name counts:
-    type checkers know the type of a definition in a package, whereas they need not agree on that of an assignment.
+    On the class, it gives the function of the part's class. It decorates a definition of which only the name counts:
+    type checkers agree on the type of a definition in a package, and may not agree on that of an assignment.
     """
 
     _classes: Any = SimpleNamespace(
@@ -100,28 +100,28 @@ class Scheduler:
 
     Args:
         url: ``sqlite:///cronsensus.db``, ``memory://``; or an open ``Store``, which stays the caller's to close.
-        namespace: keeps applications on one store apart. Defaults to ``"default"``.
+        namespace: keeps applications on the same store apart. Defaults to ``"default"``.
         lease: how long a node without a sign of life keeps what it runs. Defaults to 10 seconds.
-        defaults: policies of jobs that do not say otherwise.
+        defaults: policies of jobs that do not set their own.
         concurrency: most runs of this node at a time. Defaults to 20.
         node: the node's name for people. Defaults to host name and pid.
         release: the version of the application's code, to which a hash of the declared jobs is added. Defaults to the
             hash alone. (``CRONSENSUS_RELEASE`` and ``--release`` are taken as they are.)
-        drain_timeout: how long runs may go on when the node is told to stop. Defaults to 25 seconds, less than
+        drain_timeout: how long runs may go on when the node stops. Defaults to 25 seconds, less than
             the 30 after which Kubernetes and others kill.
-        fast_evidence: take a process of this host for dead as soon as it is gone. Defaults to true.
-        retire_after: how long what waits of a job is kept after a release that no longer declares it. Defaults to 1
-            day; 0 cancels it at once.
+        fast_evidence: treat a process of this host as dead as soon as it is gone. Defaults to true.
+        retire_after: how long the pending runs of a job are kept after a release that no longer declares it. Defaults
+            to 1 day; 0 cancels it at once.
         tz: the time zone of ``cron`` triggers that name none. Defaults to UTC. Stored triggers always name theirs.
-        on_store_loss: what to do when the store is emptied while this process uses it: ``"warn"`` (the default) says so
-            and goes on in the empty one, ``"stop"`` says so and starts nothing more.
-        alerts: who is told what went wrong; see ``Alert``.
-        heartbeat_url: is pinged each minute while this node decides on time, as healthchecks.io and others want it.
+        on_store_loss: what to do when the store is emptied while this process uses it: ``"warn"`` (the default) logs it
+            and goes on in the empty store, ``"stop"`` logs it and starts nothing more.
+        alerts: who gets a message when something goes wrong; see ``Alert``.
+        heartbeat_url: a URL to ping each minute while this node decides on time, as for healthchecks.io.
         clock: for tests.
 
     Raises:
         InvalidOption: an unknown or impossible option.
-        InvalidDuration: as it says.
+        InvalidDuration: an invalid duration.
     """
 
     def __init__(
@@ -196,8 +196,8 @@ class Scheduler:
             lambda: self.settings.dashboard_url,
             lambda: self._declared.retired,
         )
-        for one in made.by_name.values():
-            function = inspect_function(made.function_of(one), name=JOB + one.name, executor="thread")
+        for alert in made.by_name.values():
+            function = inspect_function(made.function_of(alert), name=JOB + alert.name, executor="thread")
             self._declared.add_job(declare(function, None, (), None, OPTIONS))
         self._lifecycle.on_declared = made.ensure_runs
 
@@ -206,10 +206,10 @@ class Scheduler:
         return self._lifecycle.part
 
     def _add_room(self, make_hooks: HooksFactory, headers: Callable[[], Mapping[str, str] | None]) -> None:
-        """Give its nodes a feature of an integration; and what is enqueued here the headers that go with it.
+        """Add a feature of an integration to its nodes, and that feature's headers to what is enqueued here.
 
         Raises:
-            ConfigurationError: a node takes part already, and would not have it.
+            ConfigurationError: a node takes part already, and would lack the feature.
         """
         if self.started or self._lifecycle.waits:
             raise ConfigurationError("the scheduler is started, and its node stays as it is; do this before start()")
@@ -225,7 +225,7 @@ class Scheduler:
         waits: Waits,
         find_holdings: Callable[[], Holdings],
     ) -> Iterator[Lifecycle]:
-        """Use another store, and nodes that somebody else turns, until the block ends; for ``cronsensus.testing``.
+        """Use another store, and nodes whose rounds the caller runs, until the block ends; for ``cronsensus.testing``.
 
         Raises:
             ConfigurationError: a node of this scheduler takes part, or waits for its store.
@@ -235,7 +235,7 @@ class Scheduler:
             raise ConfigurationError("this scheduler is started; test it before start(), or after stop()")
         kept = lifecycle.part, lifecycle.on_declared, setup.given_clock
         with self._opened.swapped(store, waits, find_holdings):
-            # No alert watches: its messages would go out.
+            # No alert watches here: its messages would be sent.
             lifecycle.part, lifecycle.on_declared, setup.given_clock = part, lambda *_: None, clock
             try:
                 yield lifecycle
@@ -246,7 +246,7 @@ class Scheduler:
     # --- settings and the store --------------------------------------------------------------------------------------
 
     def configure(self, flags: Mapping[str, object]) -> None:
-        """Override all other settings by a command's flags; before the start.
+        """Override all other settings with a command's flags, before the start.
 
         Raises:
             InvalidOption: an unknown or impossible setting.
@@ -270,7 +270,7 @@ class Scheduler:
 
     @property
     def store(self) -> Store:
-        """The store, opened when first asked for; ``store.migrate()`` makes a new one usable."""
+        """The store, opened at first use; ``store.migrate()`` makes a new store usable."""
         return self._opened.store
 
     @property
@@ -285,14 +285,14 @@ class Scheduler:
 
     @property
     def alerts(self) -> Alerts | None:
-        """Who is told what went wrong; ``None``: nobody."""
+        """The alerts; ``None``: there are none."""
         return self._alerts
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 
     @property
     def jobs(self) -> dict[str, Job[..., Any]]:
-        """The jobs that this process declares, and those that it added at run time and did not remove, by name."""
+        """By name, the jobs that this process declares, and those that it added at run time and did not remove."""
         return self._definitions.jobs
 
     @property
@@ -443,7 +443,7 @@ class Scheduler:
 
     @property
     def events_dropped(self) -> int:
-        """How many events subscribers were not told of so far, because they did not keep up."""
+        """How many events were dropped so far, because subscribers did not keep up."""
         return self._bus.dropped
 
     # --- taking part -------------------------------------------------------------------------------------------------
@@ -462,7 +462,7 @@ class Scheduler:
     def is_stuck(self) -> bool:
         """Whether each slot of this node has been held for a minute by a run past its ``timeout``, or else ``slow``.
 
-        A run of a job that has neither never counts. A liveness probe goes by it: a restart frees the slots.
+        A run of a job without both never counts. For liveness probes: a restart frees the slots.
         """
         return self._lifecycle.is_stuck
 

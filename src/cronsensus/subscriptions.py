@@ -1,4 +1,4 @@
-"""Who is told of a scheduler's events."""
+"""Subscribe to a scheduler's events."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 class Subscriptions:
-    """Subscribe to events, and no longer."""
+    """Subscribes functions to events, and unsubscribes them."""
 
     def __init__(self, bus: Bus, opened: OpenedStore) -> None:
-        """Begin without any; the verbs of ``opened`` are measured while somebody wants to know of them."""
+        """Start without subscribers; the verbs of ``opened`` are measured while somebody is subscribed to them."""
         self._bus = bus
         self._opened = opened
 
@@ -34,9 +34,9 @@ class Subscriptions:
     def on(self, event: str | type[Event], function: Any = None) -> Any:
         """Call a function with each event of a kind: ``@scheduler.on("run.ended")``, or ``on("run.ended", function)``.
 
-        It is called soon after, on a thread that all subscribers of this scheduler share, so it is to be short. What it
-        raises is logged, and harms nothing. While it blocks, the others wait, and in the end events are dropped; the
-        scheduler goes on. Tell it before the start or after.
+        It is called soon after the event, on a thread that all subscribers of this scheduler share, so keep it short.
+        An exception is logged, and does no harm. While the function blocks, the others wait, and in the end events are
+        dropped; the scheduler goes on. Subscribe before the start or after it.
 
         Args:
             event: a name (``"run.started"``, ``"run.ended"``, ``"takeover"``, ``"plan.carried_out"``,
@@ -64,7 +64,7 @@ class Subscriptions:
         return function
 
     def off(self, event: str | type[Event], function: Callable[..., object]) -> bool:
-        """Call a function no more for an event; ``False``: it was not subscribed.
+        """Unsubscribe a function from an event; ``False``: it was not subscribed.
 
         Raises:
             InvalidOption: there is no such event.

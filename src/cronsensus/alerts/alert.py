@@ -1,4 +1,4 @@
-"""``Alert``: whom to tell, and of what."""
+"""``Alert``: who gets a message about which events."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAME = re.compile(r"[\w.-]{1,100}")
 
 
 class Alert:
-    """Whom to tell of what goes wrong. One node of the cluster sends, whichever is free; another does if it dies.
+    """Who gets a message about what goes wrong. A single node of the cluster sends it; another does if that dies.
 
     Example:
         >>> from cronsensus import Alert, Scheduler
@@ -38,13 +38,13 @@ class Alert:
             ``"retired"``, ``"slow"``, ``"stalled"``, ``"backlog"``, ``"recovered"``, ``"taken_over"``,
             ``"node_lost"``. Defaults to failed and missed.
         jobs: patterns of the names of jobs, as ``"billing-*"``. Defaults to all.
-        name: tells alerts apart; on each replica the same. Defaults to one made of the target.
+        name: the alert's identity, the same on each replica. Defaults to a name that is made of the target.
         secret: a webhook is signed with it: ``X-Cronsensus-Signature`` is ``sha256=`` and the HMAC of the body.
-        in_row: so many failures of a job in a row are told, as one; 1 to 50. Defaults to each failure.
+        in_row: send a message only after so many failures of a job in a row; 1 to 50. Defaults to each failure.
         backlog: a run that is due for longer, and not begun, is a backlog; seconds, or text as ``"10m"``.
 
     Raises:
-        InvalidOption: an unknown event, a target that is none, or a row that is too long.
+        InvalidOption: an unknown event, an invalid target, or an invalid ``in_row``.
         MissingExtra: the URL needs ``apprise``.
     """
 
@@ -81,14 +81,14 @@ class Alert:
         self.backlog: timedelta = parse_duration(backlog, what="backlog")
 
     def wants_event(self, event: Event) -> bool:
-        """Whether somebody is to be told of an event; that something is over, where they were told that it began."""
+        """Whether it is about an event; about the end of a condition if also about its beginning."""
         began = event.key.split(":")[1] if event.event == "recovered" else event.event
         return {event.event, began} <= set(self.on) and (
             event.job is None or any(fnmatchcase(event.job, pattern) for pattern in self.jobs)
         )
 
     def fits_none(self, jobs: Iterable[str]) -> bool:
-        """Whether it is about jobs, and about none of these."""
+        """Whether it is about jobs, but about none of these."""
         about = set(self.on) - {"node_lost"}
         return bool(about) and not any(fnmatchcase(job, pattern) for job in jobs for pattern in self.jobs)
 
@@ -106,11 +106,11 @@ def read_alerts(written: str | Sequence[Mapping[str, Any]]) -> list[Alert]:
     """Return the alerts that a setting names: ``"URL on=failed,missed jobs=a-*; URL …"``, or tables of the same words.
 
     Raises:
-        InvalidOption: a word that is none, or an alert that cannot be.
+        InvalidOption: an unknown word, or an invalid alert.
     """
     if not isinstance(written, str):
-        return [_read_options(dict(one)) for one in written]
-    return [_read_options(_read_words(one)) for one in written.split(";") if one.strip()]
+        return [_read_options(dict(options)) for options in written]
+    return [_read_options(_read_words(options)) for options in written.split(";") if options.strip()]
 
 
 def _read_words(text: str) -> dict[str, Any]:
@@ -138,9 +138,9 @@ def _read_options(options: dict[str, Any]) -> Alert:
 
 def _read_texts(written: Any, as_in: str) -> tuple[str, ...]:
     texts = (written,) if isinstance(written, str) or not isinstance(written, Iterable) else tuple(written)
-    for one in texts:
-        if not isinstance(one, str):
-            raise InvalidOption(f"Alert({as_in.partition('=')[0]}=…): {one!r} is no text; write {as_in}")
+    for text in texts:
+        if not isinstance(text, str):
+            raise InvalidOption(f"Alert({as_in.partition('=')[0]}=…): {text!r} is no text; write {as_in}")
     return texts
 
 
@@ -159,7 +159,7 @@ def _name_target(target: Target) -> str:
         name = re.sub(r"[^\w.-]", "-", getattr(target, "__qualname__", type(target).__name__))
         return name.strip("-")[:100] or "function"
     scheme = target.partition(":")[0]
-    # Of other services the host is a secret, too.
+    # In URLs of other services the host is a secret, too.
     host = urlsplit(target).hostname if scheme.lower() in {"http", "https", "mailto"} else None
     host = re.sub(r"[^\w.-]", "-", host or scheme)
     return f"{host[:60]}-{hashlib.sha256(target.encode()).hexdigest()[:8]}"

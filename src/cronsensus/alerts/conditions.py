@@ -1,6 +1,6 @@
-"""What is wrong for as long as it lasts: success that stays away, a run or a wait that is too long, an undecided time.
+"""Conditions that last: a success that is overdue, a run or a wait that is too long, a time that nobody decides.
 
-Told when it begins, and when it is over; not each time that it is seen. Which of them are open, the mark remembers.
+An alert is sent when a condition begins and when it ends, not at each scan. The mark remembers the open conditions.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from cronsensus.timing.durations import format_duration
 from cronsensus.timing.instants import to_micros
 
 MOST_FAILED = 1_000
-"""Jobs of which it is remembered that they have failed, to tell that they are well again: each is read for that."""
+"""Failed jobs that are remembered, to alert of their recovery: each is read at each check."""
 MOST_OPEN = 10_000
-"""Other things of which it is remembered that they are wrong: what is forgotten is told once more."""
+"""Other open conditions that are remembered. A condition beyond that is reported again."""
 MOST_DROPPED = 200
-"""Jobs that no release declares any more, of which it is remembered that a success is expected."""
+"""Remembered jobs that no release declares any more and of which a success is expected."""
 _DROPPED = "no running release declares it any more"
 _LOOKED_AT = 200
 _REMEMBERED = timedelta(hours=1)
 _PAST = 30
-"""So many of a job's last runs may have been slow."""
+"""The last runs of a job that are checked for being slow."""
 Success = Occurrence | Glance
 
 
@@ -44,8 +44,8 @@ class Expected:
     """What is expected of a job.
 
     Attributes:
-        within: it succeeds at least so often; ``None``: no limit is set.
-        takes: a run takes no longer.
+        within: the longest time without a success; ``None``: no limit is set.
+        takes: the longest time of a run; ``None``: no limit is set.
         dropped: no running release declares it any more.
     """
 
@@ -57,15 +57,15 @@ class Expected:
 def find_dropped_jobs(
     store: Store, known: Collection[str], since: datetime, *, meant: Collection[str]
 ) -> tuple[list[Event], dict[str, Expected]]:
-    """Return the jobs that no running release declares any more: what is to be told, and what is expected all the same.
+    """Find jobs that no running release declares any more; return events, and what is still expected of them.
 
-    A job with ``overdue=`` is told of when it is overdue; one without it now.
+    A job with ``overdue=`` is reported when it is overdue, any other job at once.
 
     Args:
-        store: where it is on record which jobs a release dropped.
+        store: where the jobs are.
         known: jobs with ``overdue=`` that were found before.
-        since: the others were dropped since then, by the store's clock.
-        meant: jobs of which this process's code says that they are gone on purpose.
+        since: from when on other jobs were dropped, by the store's clock.
+        meant: jobs that this process's code declares to be gone on purpose.
     """
     views = {view.spec.name: view for view in find_lost_jobs(store, since)}
     for name in known:
@@ -87,21 +87,23 @@ def find_dropped_jobs(
 def find_job_conditions(
     store: Store, expected: Mapping[str, Expected], begun: Mapping[str, int], now: datetime
 ) -> tuple[list[Event], dict[str, int]]:
-    """Return what began to be wrong, and what is over; and all that is wrong now, with the time at which it began.
+    """Return events of conditions that began or ended, and all open conditions with the time at which they began.
 
     Args:
-        store: where it is on record.
-        expected: of jobs, by name.
-        begun: what was wrong at the last look: ``failed:JOB`` and ``overdue:JOB``, with microseconds.
+        store: where the jobs are.
+        expected: what is expected of jobs, by name.
+        begun: the open conditions of the last check: ``failed:JOB`` and ``overdue:JOB``, with microseconds.
         now: the store's clock.
     """
     events: list[Event] = []
     wrong = dict(begun)
-    told = {key: at for key, at in begun.items() if key.partition(":")[0] in {"failed", "overdue"}}
-    for name in sorted({*expected, *(key.partition(":")[2] for key in told)}):
+    open_conditions = {key: at for key, at in begun.items() if key.partition(":")[0] in {"failed", "overdue"}}
+    for name in sorted({*expected, *(key.partition(":")[2] for key in open_conditions)}):
         last = last_success(store, name)
-        for event, at in ((key.partition(":")[0], at) for key, at in told.items() if key.partition(":")[2] == name):
-            # One that bears a time to come was recorded before the store's clock was set back.
+        for event, at in (
+            (key.partition(":")[0], at) for key, at in open_conditions.items() if key.partition(":")[2] == name
+        ):
+            # A success with a time to come was recorded before the store's clock was set back.
             ended = None if last is None else last.finished_at
             if last is not None and ended is not None and ended <= now + AHEAD and to_micros(ended) > at:
                 del wrong[f"{event}:{name}"]
@@ -111,7 +113,7 @@ def find_job_conditions(
             events += _find_overdue(store, name, last, wanted.within, now, dropped=wanted.dropped)
         if wanted.takes is not None:
             events += _find_slow(store, name, wanted.takes, now)
-    wrong |= {f"overdue:{one.job}": to_micros(one.at) for one in events if one.event == "overdue"}
+    wrong |= {f"overdue:{began.job}": to_micros(began.at) for began in events if began.event == "overdue"}
     return events, _bound_conditions(wrong)
 
 
@@ -144,9 +146,9 @@ def _find_overdue(
         since, number, what = view.created_at, 0, "it has never succeeded"
     else:
         return
-    if since - now > AHEAD and (found := store.job(job)) is not None:
-        # The store's clock was set back. What was recorded before says nothing about how long success stays away.
-        stands = find_standstill(found, now)
+    if since - now > AHEAD and (job_view := store.job(job)) is not None:
+        # The store's clock was set back, so the time of the last success does not show how long ago it was.
+        stands = find_standstill(job_view, now)
         if stands is not None and stands.until - now > within:
             yield Event(key=f"overdue:{job}:{number}", event="overdue", at=now, job=job, reason=str(stands.sentence))
     elif now - since > within:
@@ -160,76 +162,81 @@ def _find_overdue(
 
 
 def _find_slow(store: Store, job: str, takes: timedelta, now: datetime) -> Iterator[Event]:
-    # An item of a batch speaks through its batch, which sleeps while they run: it is not running then. What ended
-    # since the last look was slow as well.
+    # An item counts with its batch, which is parked, not running, while its items run. A run that ended since the last
+    # check may have been slow as well.
     for ended in store.last_of([job], limit=_PAST).get(job, Past()).glances:
         until = now if ended.is_batch and not ended.state.final else ended.finished_at
         if until is not None and ended.begun_at is not None and now - until < AGAIN and until - ended.begun_at > takes:
             yield _too_slow(ended, takes, now)
-    for one in store.occurrences(OccurrenceFilter(job=job, states=(State.RUNNING,)), limit=100):
-        if one.parent is None and not one.is_batch and one.started_at is not None and now - one.started_at > takes:
-            yield _too_slow(one, takes, now)
+    for occurrence in store.occurrences(OccurrenceFilter(job=job, states=(State.RUNNING,)), limit=100):
+        if (
+            occurrence.parent is None
+            and not occurrence.is_batch
+            and occurrence.started_at is not None
+            and now - occurrence.started_at > takes
+        ):
+            yield _too_slow(occurrence, takes, now)
 
 
-def _too_slow(one: Occurrence | Glance, takes: timedelta, now: datetime) -> Event:
+def _too_slow(occurrence: Occurrence | Glance, takes: timedelta, now: datetime) -> Event:
     return Event(
-        key=f"{SLOW}{one.id}",
+        key=f"{SLOW}{occurrence.id}",
         event="slow",
         at=now,
-        job=one.job,
-        run=one.id,
-        scheduled_for=one.scheduled_for,
+        job=occurrence.job,
+        run=occurrence.id,
+        scheduled_for=occurrence.scheduled_for,
         reason=f"it has run for more than {format_duration(takes)}",
-        node=one.node,
+        node=occurrence.node,
     )
 
 
 def find_waiting_conditions(
     store: Store, begun: Mapping[str, int], now: datetime, *, stalled: bool, backlog: timedelta | None
 ) -> tuple[list[Event], dict[str, int]]:
-    """Return what began to wait, or to be decided again; and all that waits too long, as ``find_job_conditions`` does.
+    """Return events of stalled jobs and backlogs, and all that are open now, as ``find_job_conditions`` does.
 
     Args:
-        store: where it is on record.
-        begun: what waited too long at the last look: ``stalled:JOB`` and ``backlog:JOB``, with microseconds.
+        store: where the jobs are.
+        begun: the open conditions of the last check: ``stalled:JOB`` and ``backlog:JOB``, with microseconds.
         now: the store's clock.
-        stalled: look for jobs of which no node decides the times.
-        backlog: look for jobs of which a run waits longer; ``None``: not at all.
+        stalled: look for jobs whose times no node decides.
+        backlog: look for jobs with a run that waits longer; ``None``: do not.
     """
-    found = dict(_find_stalled(store, now)) if stalled else {}
-    found |= {} if backlog is None else dict(_find_backlog(store, backlog, now))
-    events = [one for key, one in found.items() if key not in begun]
-    # Of what it does not look for, another node has told: one of a release that does.
+    waiting = dict(_find_stalled(store, now)) if stalled else {}
+    waiting |= {} if backlog is None else dict(_find_backlog(store, backlog, now))
+    events = [event for key, event in waiting.items() if key not in begun]
+    # Conditions that it does not look for were reported by a node of another release.
     looked = {"stalled": stalled, "backlog": backlog is not None}
-    over = [key for key in begun if looked.get(key.partition(":")[0]) and key not in found]
+    over = [key for key in begun if looked.get(key.partition(":")[0]) and key not in waiting]
     for key in over:
         kind, _, job = key.partition(":")
         named = f"recovered:{key}:{begun[key]}"
         events.append(Event(key=named, event="recovered", at=now, job=job, reason=_NO_MORE[kind]))
     kept = {key: at for key, at in begun.items() if key not in over}
-    wrong = kept | {key: to_micros(now) for key in found if key not in begun}
+    wrong = kept | {key: to_micros(now) for key in waiting if key not in begun}
     return events, _bound_conditions(wrong)
 
 
 def find_node_conditions(store: Store, begun: Mapping[str, int], now: datetime) -> tuple[list[Event], dict[str, int]]:
-    """Return the nodes that are gone although their lease has time; and all that is wrong now.
+    """Return events of nodes that are gone before their lease ends, and all open conditions.
 
     Args:
-        store: where their sessions are, and their signs of life.
-        begun: what was wrong at the last look; of a node that was told ``gone:SESSION``, with microseconds.
+        store: where the sessions and their signs of life are.
+        begun: the open conditions of the last check; ``gone:SESSION`` for nodes, with microseconds.
         now: the store's clock.
     """
-    sessions = [one for one in store.sessions() if one.is_node]
+    sessions = [session for session in store.sessions() if session.is_node]
     lives = lives_of(store, sessions)
-    there, late = {f"gone:{one.id}" for one in sessions}, to_micros(now - _REMEMBERED)
-    # When its session ends, that is found, and nobody is told again.
+    there, late = {f"gone:{session.id}" for session in sessions}, to_micros(now - _REMEMBERED)
+    # The end of its session is found later, and must not be reported again.
     wrong = {key: at for key, at in begun.items() if key in there or at > late or not key.startswith("gone:")}
     events = []
-    for one in sessions:
-        if lives[one.id].state == "gone" and f"gone:{one.id}" not in wrong:
-            wrong[f"gone:{one.id}"] = to_micros(now)
-            why = str(lives[one.id].sentence).removeprefix("gone: ")  # "node web-2 is gone: …"
-            events.append(Event(key=f"node:{one.id}", event="node_lost", at=now, node=one.node, reason=why))
+    for session in sessions:
+        if lives[session.id].state == "gone" and f"gone:{session.id}" not in wrong:
+            wrong[f"gone:{session.id}"] = to_micros(now)
+            why = str(lives[session.id].sentence).removeprefix("gone: ")  # "node web-2 is gone: …"
+            events.append(Event(key=f"node:{session.id}", event="node_lost", at=now, node=session.node, reason=why))
     return events, wrong
 
 
@@ -252,17 +259,17 @@ def _find_stalled(store: Store, now: datetime) -> Iterator[tuple[str, Event]]:
                     reason=reason,
                 ),
             )
-    for one in every_standstill(store):
-        if not is_internal(job := one.view.spec.name):
+    for standstill in every_standstill(store):
+        if not is_internal(job := standstill.view.spec.name):
             yield (
                 f"stalled:{job}",
                 Event(
-                    key=f"stalled:{job}:{to_micros(one.until)}",
+                    key=f"stalled:{job}:{to_micros(standstill.until)}",
                     event="stalled",
                     at=now,
                     job=job,
-                    scheduled_for=one.expected,
-                    reason=str(one.sentence),
+                    scheduled_for=standstill.expected,
+                    reason=str(standstill.sentence),
                 ),
             )
 
@@ -270,18 +277,18 @@ def _find_stalled(store: Store, now: datetime) -> Iterator[tuple[str, Event]]:
 def _find_backlog(store: Store, most: timedelta, now: datetime) -> Iterator[tuple[str, Event]]:
     seen: set[str] = set()
     where = OccurrenceFilter(states=(State.PENDING,))
-    for one in store.occurrences(where, limit=_LOOKED_AT, newest_first=False):
-        if now - one.due_at > most and one.job not in seen and not is_internal(one.job):
-            seen.add(one.job)
+    for occurrence in store.occurrences(where, limit=_LOOKED_AT, newest_first=False):
+        if now - occurrence.due_at > most and occurrence.job not in seen and not is_internal(occurrence.job):
+            seen.add(occurrence.job)
             yield (
-                f"backlog:{one.job}",
+                f"backlog:{occurrence.job}",
                 Event(
-                    key=f"backlog:{one.job}:{one.id}",
+                    key=f"backlog:{occurrence.job}:{occurrence.id}",
                     event="backlog",
                     at=now,
-                    job=one.job,
-                    run=one.id,
-                    scheduled_for=one.scheduled_for,
+                    job=occurrence.job,
+                    run=occurrence.id,
+                    scheduled_for=occurrence.scheduled_for,
                     reason=f"due for more than {format_duration(most)}, and not begun",
                 ),
             )
@@ -314,9 +321,13 @@ def in_rows(store: Store, found: Sequence[Event], enough: int, wrong: Mapping[st
 
 
 def _list_ended(past: Past) -> list[Glance]:
-    return [one for one in past.glances if one.state in {State.SUCCEEDED, State.FAILED}]
+    return [glance for glance in past.glances if glance.state in {State.SUCCEEDED, State.FAILED}]
 
 
 def opened_by(events: list[Event]) -> dict[str, int]:
     """Return what these events say to be wrong from now on."""
-    return {f"failed:{one.job}": to_micros(one.at) for one in events if one.event == "failed" and one.job is not None}
+    return {
+        f"failed:{event.job}": to_micros(event.at)
+        for event in events
+        if event.event == "failed" and event.job is not None
+    }

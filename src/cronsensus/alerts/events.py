@@ -1,7 +1,7 @@
-"""What somebody may want to be told: found in what the store has recorded, and never twice.
+"""Find the events that people may want alerts of, in what the store has recorded, each event once.
 
-A look reads what has ended since a moment before the last one, because what is committed later may have an earlier
-time; what it has seen, it knows by key. All of that is the ``Mark``, which the watching run leaves for the next look.
+A scan reads what has ended since a moment before the last scan, because a later commit may have an earlier time. It
+knows by key what it has seen. All of that is in the ``Mark``, which the watching run keeps for the next scan.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ EVENTS = (
     "failed", "items_failed", "missed", "cancelled", "overdue", "retired", "slow", "stalled", "backlog", "recovered",
     "taken_over", "node_lost",
 )  # fmt: skip
-"""What there is to be told of."""
+"""The kinds of events."""
 AGAIN = timedelta(seconds=60)
-"""So far before the last look the next one begins: no transaction of ours is open for so long."""
+"""How far before the last scan the next scan begins. No transaction of the library is open for so long."""
 RANGES_AGAIN = 200
 MOST_SEEN = 2_000
-"""Of more than so many in ``AGAIN``, what is committed late and out of order is not found."""
+"""With more events in ``AGAIN``, those that are committed late and out of order are not found."""
 _PAGE = 1000
 _RANGE = "range:"
 _ITEMS = "items:"
 MOST_BATCHES = 1_000
-"""Batches that go on of which it is remembered that items have failed."""
+"""Open batches with failed items that are remembered."""
 MOST_COUNTED = 1_000
-"""Failed items of a batch that are counted."""
+"""Failed items of a batch that are counted at most."""
 SLOW = "slow:"
-"""Keys of what is slow start with it: they are known for as long as it is."""
+"""The prefix of keys of slow runs, which are remembered for as long as the run is slow."""
 _OF_STATE = {State.FAILED: "failed", State.MISSED: "missed", State.CANCELLED: "cancelled"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something to be told of.
+    """An event that people may want an alert of.
 
     Attributes:
-        key: names it for ever: it is told once.
+        key: its identity, by which it is reported once.
         event: one of ``EVENTS``.
         at: when it was recorded, by the store's clock.
         job: its name; ``None``: it is about a node.
         run: the occurrence, if there is one.
-        scheduled_for: its nominal time; of several in one verdict the first.
+        scheduled_for: its nominal time; of a range the first.
         count: how many nominal times it stands for; ``None``: too many to count.
-        reason: the ledger's words, or the error.
+        reason: the reason in the ledger, or the error.
         node: which node it happened on.
     """
 
@@ -71,18 +71,18 @@ class Event:
 
 
 class Mark(Struct, frozen=True):
-    """Up to where has been looked, and what has been told.
+    """The position of a scan: up to where it has read, and what it has reported.
 
     Attributes:
-        at: the store's clock at the last look, microseconds.
+        at: the store's clock at the last scan, microseconds.
         ranges: the last verdict range that was seen, by id.
-        floor: nothing before this is told, microseconds; ``range_floor``: nor ranges up to this id.
-        seen: keys of events that the next look may find again, each with its time.
+        floor: nothing before this is reported, microseconds; ``range_floor``: nor ranges up to this id.
+        seen: keys of events that the next scan may find again, each with its time.
         sent: when the last messages were sent, microseconds.
-        wrong: what is wrong of jobs, and since when; ``checked``: when that was last looked at.
-        letter: what is to be told next, and nothing else: sent again, it is the same.
+        wrong: the open conditions, and since when; ``checked``: when they were last checked.
+        letter: the events of the pending message. It is the same if it is sent again.
         dropped: jobs with ``overdue=`` that no running release declares any more.
-        batches: batches that go on, and of which items have failed.
+        batches: open batches with failed items.
     """
 
     at: int
@@ -99,16 +99,19 @@ class Mark(Struct, frozen=True):
 
 
 def read_mark(store: Store) -> Mark:
-    """Return a mark at this moment: what was before is not told."""
-    now, last = to_micros(store.now()), max((one.id for one in store.decided(after=-1)), default=0)
+    """Return a mark at this moment: earlier events are not reported."""
+    now, last = to_micros(store.now()), max((ledger_range.id for ledger_range in store.decided(after=-1)), default=0)
     return Mark(now, last, now, last)
 
 
 def read_events(store: Store, mark: Mark, *, takeovers: bool = False, items: bool = False) -> tuple[list[Event], Mark]:
-    """Return what has happened since a mark, oldest first, and the mark for the next look.
+    """Return the events since a mark, oldest first, and the mark for the next scan.
 
-    ``takeovers``: these too. They are looked for among the newest runs, which is a read of its own. ``items``: batches
-    that have succeeded although items of them failed, likewise.
+    Args:
+        store: the store to scan.
+        mark: from the last scan.
+        takeovers: find takeovers, too, among the newest runs: a further read.
+        items: find batches, too, that have succeeded although items failed: further reads.
     """
     now, last_look, floor = store.now(), from_micros(mark.at), from_micros(mark.floor)
     set_back = last_look - now > AGAIN
@@ -117,34 +120,34 @@ def read_events(store: Store, mark: Mark, *, takeovers: bool = False, items: boo
     since = max(last_look - AGAIN, floor)
     ranges = list(_of_ranges(store, max(mark.ranges - RANGES_AGAIN, mark.range_floor)))
     ended, open_batches = list(_read_badly_ended(store, since)), mark.batches
-    found = [*_of_occurrences(ended), *ranges, *_of_sessions(store, since)]
+    events = [*_of_occurrences(ended), *ranges, *_of_sessions(store, since)]
     if takeovers:
-        found += _of_takeovers(store, since)
+        events += _of_takeovers(store, since)
     if items:
-        more, open_batches = _of_batches(store, ended, mark)
-        found += more
-    new = [one for one in found if one.key not in mark.seen]
+        batch_events, open_batches = _of_batches(store, ended, mark)
+        events += batch_events
+    new = [found for found in events if found.key not in mark.seen]
     known = mark.seen
     if set_back:
-        # What bears a time between now and the last look was told before the store's clock was set back.
-        told = [one for one in new if now < one.at < from_micros(mark.at) - AGAIN]
-        known = known | {one.key: to_micros(one.at) for one in told}
-        new = [one for one in new if one.key not in known]
+        # Events between now and the last scan were reported before the store's clock was set back.
+        reported = [found for found in new if now < found.at < from_micros(mark.at) - AGAIN]
+        known = known | {found.key: to_micros(found.at) for found in reported}
+        new = [found for found in new if found.key not in known]
     # A range is found again by its id, whenever that was.
     kept = {key: at for key, at in known.items() if at >= to_micros(since) or key.startswith((_RANGE, SLOW))}
-    seen = kept | {one.key: to_micros(one.at) for one in new}
-    last = max([mark.ranges, *(int(one.key.removeprefix(_RANGE)) for one in ranges)])
+    seen = kept | {found.key: to_micros(found.at) for found in new}
+    last = max([mark.ranges, *(int(event.key.removeprefix(_RANGE)) for event in ranges)])
     at, until, range_floor = to_micros(now), to_micros(floor), mark.range_floor
-    if len(seen) > MOST_SEEN:  # the next look begins here, so that few of them are found again
+    if len(seen) > MOST_SEEN:  # the next scan begins here, so that few of them are found again
         until, range_floor = at, last
         seen = {key: then for key, then in seen.items() if then >= at or key.startswith(SLOW)}
-    return sorted(new, key=lambda one: one.at), Mark(
+    return sorted(new, key=lambda found: found.at), Mark(
         at, last, until, range_floor, seen, mark.sent, mark.wrong, mark.checked, (), mark.dropped, open_batches
     )
 
 
 def _read_badly_ended(store: Store, since: datetime) -> Iterator[Occurrence]:
-    """Yield what ended otherwise than well, without our own jobs."""
+    """Yield runs that did not end well, without those of internal jobs."""
     after = 0
     while page := store.ended_badly(since, after=after, limit=_PAGE):
         yield from (one for one in page if not is_internal(one.job) and one.finished_at is not None)
@@ -155,14 +158,14 @@ def _read_badly_ended(store: Store, since: datetime) -> Iterator[Occurrence]:
 
 
 def _of_occurrences(ended: Sequence[Occurrence]) -> Iterator[Event]:
-    for one in ended:
-        # An item of a batch speaks through its batch.
-        if one.parent is None and one.finished_at is not None:
-            yield _of_occurrence(one, one.finished_at)
+    for occurrence in ended:
+        # An item counts with its batch.
+        if occurrence.parent is None and occurrence.finished_at is not None:
+            yield _of_occurrence(occurrence, occurrence.finished_at)
 
 
 def _of_batches(store: Store, ended: Sequence[Occurrence], mark: Mark) -> tuple[list[Event], tuple[int, ...]]:
-    """Return the batches that have succeeded with failed items, and those that may yet."""
+    """Return events of batches that succeeded with failed items, and the open batches with failed items."""
     failed = {one.parent for one in ended if one.parent is not None and one.state is State.FAILED}
     known = [one for one in sorted({*failed, *mark.batches}) if f"{_ITEMS}{one}" not in mark.seen]
     stands = {number: one.state for number, one in store.children(known).items()}
@@ -173,78 +176,82 @@ def _of_batches(store: Store, ended: Sequence[Occurrence], mark: Mark) -> tuple[
     return [one for one in found if one is not None], tuple(goes_on[-MOST_BATCHES:])
 
 
-def _of_batch(one: Occurrence, items: Children) -> Event | None:
-    if one.finished_at is None or not items.failed:  # they were run again meanwhile
+def _of_batch(occurrence: Occurrence, items: Children) -> Event | None:
+    if occurrence.finished_at is None or not items.failed:  # they were run again meanwhile
         return None
     total = items.total if items.listed is None else items.listed
     count = f"{items.failed:,} or more" if items.failed >= MOST_COUNTED else f"{items.failed:,}"
     return Event(
-        key=f"{_ITEMS}{one.id}",
+        key=f"{_ITEMS}{occurrence.id}",
         event="items_failed",
-        at=one.finished_at,
-        job=one.job,
-        run=one.id,
-        scheduled_for=one.scheduled_for,
+        at=occurrence.finished_at,
+        job=occurrence.job,
+        run=occurrence.id,
+        scheduled_for=occurrence.scheduled_for,
         reason=f"{count} of its {total:,} items failed, which tolerate= allows",
-        node=one.node,
+        node=occurrence.node,
     )
 
 
 def _of_takeovers(store: Store, since: datetime) -> Iterator[Event]:
-    for one in store.ran_since(since, limit=_PAGE):
-        if not one.crashes or one.parent is not None or is_internal(one.job):
+    for run in store.ran_since(since, limit=_PAGE):
+        if not run.crashes or run.parent is not None or is_internal(run.job):
             continue
-        if one.started_at is not None and one.started_at >= since:
+        if run.started_at is not None and run.started_at >= since:
             yield Event(
-                key=f"taken_over:{one.id}:{one.crashes}",
+                key=f"taken_over:{run.id}:{run.crashes}",
                 event="taken_over",
-                at=one.started_at,
-                job=one.job,
-                run=one.id,
-                scheduled_for=one.scheduled_for,
-                reason=f"its process was gone; it began again on {one.node}",
-                node=one.node,
+                at=run.started_at,
+                job=run.job,
+                run=run.id,
+                scheduled_for=run.scheduled_for,
+                reason=f"its process was gone; it began again on {run.node}",
+                node=run.node,
             )
 
 
-def _of_occurrence(one: Occurrence, at: datetime) -> Event:
-    error = "" if one.error is None or one.state is not State.FAILED else f"{one.error.type}: {one.error.message}"
+def _of_occurrence(occurrence: Occurrence, at: datetime) -> Event:
+    error = (
+        ""
+        if occurrence.error is None or occurrence.state is not State.FAILED
+        else f"{occurrence.error.type}: {occurrence.error.message}"
+    )
     return Event(
-        key=f"run:{one.id}",
-        event=_OF_STATE[one.state],
+        key=f"run:{occurrence.id}",
+        event=_OF_STATE[occurrence.state],
         at=at,
-        job=one.job,
-        run=one.id,
-        scheduled_for=one.scheduled_for,
-        reason=error or one.reason or "",
-        node=one.node,
+        job=occurrence.job,
+        run=occurrence.id,
+        scheduled_for=occurrence.scheduled_for,
+        reason=error or occurrence.reason or "",
+        node=occurrence.node,
     )
 
 
 def _of_ranges(store: Store, after: int) -> Iterator[Event]:
     after = max(after, 0)
     while page := store.decided(after=after, limit=_PAGE):
-        yield from (_of_range(one) for one in page if one.range.state is State.MISSED)
+        yield from (_of_range(ledger_range) for ledger_range in page if ledger_range.range.state is State.MISSED)
         after = page[-1].id
 
 
-def _of_range(one: LedgerRange) -> Event:
+def _of_range(ledger_range: LedgerRange) -> Event:
     return Event(
-        key=f"{_RANGE}{one.id}",
+        key=f"{_RANGE}{ledger_range.id}",
         event="missed",
-        at=one.decided_at,
-        job=one.job,
-        scheduled_for=one.range.first,
-        count=one.range.count,
-        reason=one.range.reason,
+        at=ledger_range.decided_at,
+        job=ledger_range.job,
+        scheduled_for=ledger_range.range.first,
+        count=ledger_range.range.count,
+        reason=ledger_range.range.reason,
     )
 
 
 def _of_sessions(store: Store, since: datetime) -> Iterator[Event]:
-    for one in store.sessions(ended=True):
-        if one.is_node and one.state == "dead" and one.ended_at is not None and one.ended_at >= since:
-            yield _of_session(one, one.ended_at)
+    for session in store.sessions(ended=True):
+        if session.is_node and session.state == "dead" and session.ended_at is not None and session.ended_at >= since:
+            yield _of_session(session, session.ended_at)
 
 
-def _of_session(one: SessionView, at: datetime) -> Event:
-    return Event(key=f"node:{one.id}", event="node_lost", at=at, node=one.node, reason=one.ended_why or "")
+def _of_session(session: SessionView, at: datetime) -> Event:
+    return Event(key=f"node:{session.id}", event="node_lost", at=at, node=session.node, reason=session.ended_why or "")

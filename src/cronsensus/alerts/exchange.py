@@ -1,6 +1,6 @@
-"""One deadline for a whole exchange with a receiver.
+"""A deadline for a whole exchange with a receiver.
 
-A timeout of a connection is for each read alone: one that sends a byte now and then holds its sender up for hours.
+The timeout of a connection is for each read: a receiver that sends a byte now and then could hold the sender for hours.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ class Exchange:
 
     def _cut_off(self) -> None:
         self.is_over = True
-        for one in list(self._sockets):
+        for connection in list(self._sockets):
             with suppress(OSError):  # it is closed
-                # Not the method of a TLS socket, which would first take leave, in the middle of another thread's read.
-                socket.socket.shutdown(one, socket.SHUT_RDWR)
+                # Not the method of a TLS socket, which would first say goodbye in the middle of another thread's read.
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
     def url_handlers(self) -> list[BaseHandler]:
-        """Return what has ``urllib`` make connections that are watched."""
+        """Return handlers by which ``urllib`` makes watched connections."""
         made = self
 
         class Http(HTTPHandler):

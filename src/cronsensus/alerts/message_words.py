@@ -1,4 +1,4 @@
-"""What a message says: of each event a sentence, and of many how many there are."""
+"""The text of a message: a sentence for each event, and counts if there are many."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write_headline(event: Event) -> str:
 
 
 def write_sentence(event: Event, exact: Callable[[Event, datetime], str]) -> str:
-    """Return what happened, to which nominal time, and why; ``exact`` shows a time as its job's zone has it."""
+    """Return what happened, to which nominal time, and why; ``exact`` shows a time in its job's zone."""
     title = write_headline(event)
     if event.scheduled_for is not None:
         title += f" at {exact(event, event.scheduled_for)}"
@@ -60,10 +60,10 @@ def write_subject(events: Sequence[Event]) -> str:
 
 def write_text(events: Sequence[Event], exact: Callable[[Event, datetime], str]) -> str:
     """Return the whole message as plain text."""
-    lines = [write_sentence(one, exact) for one in events[:MOST_TOLD]]
+    lines = [write_sentence(event, exact) for event in events[:MOST_TOLD]]
     if len(events) > MOST_TOLD:
-        rest = Counter(one.job or one.node for one in events[MOST_TOLD:])
-        named = ", ".join(f"{name} {count:,}" for name, count in rest.most_common(10))
+        counts = Counter(event.job or event.node for event in events[MOST_TOLD:])
+        named = ", ".join(f"{name} {count:,}" for name, count in counts.most_common(10))
         lines.append(f"… and {len(events) - MOST_TOLD:,} more: {named}")
     return "\n".join(lines)
 
@@ -72,14 +72,14 @@ def events_as_data(events: Sequence[Event]) -> list[dict[str, Any]]:
     """Return events as the JSON of a webhook has them; times are ISO 8601 in UTC."""
     return [
         {
-            "event": one.event,
-            "job": one.job,
-            "scheduled_for": None if one.scheduled_for is None else format_instant(one.scheduled_for),
-            "count": one.count,
-            "run": one.run,
-            "reason": one.reason,
-            "node": one.node,
-            "at": format_instant(one.at),
+            "event": event.event,
+            "job": event.job,
+            "scheduled_for": None if event.scheduled_for is None else format_instant(event.scheduled_for),
+            "count": event.count,
+            "run": event.run,
+            "reason": event.reason,
+            "node": event.node,
+            "at": format_instant(event.at),
         }
-        for one in events[:MOST_TOLD]
+        for event in events[:MOST_TOLD]
     ]

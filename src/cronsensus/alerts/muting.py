@@ -1,4 +1,4 @@
-"""Silence for a job, for a while: a lock without a session, which ends by itself, whoever looks."""
+"""Mute a job for a while: by a lock without a session, which ends by itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST = 300
 
 @dataclass(frozen=True, slots=True)
 class Muted:
-    """A job of which nobody is told, by whom and why, and for how long still."""
+    """A muted job: by whom and why, and for how long still."""
 
     job: str
     by: str
@@ -26,24 +26,24 @@ class Muted:
 
 
 def mute_job(store: Store, job: str, span: timedelta, *, by: str, why: str) -> datetime:
-    """Tell nobody of a job for a while, from now on; return until when."""
+    """Send no alerts about a job for a while, from now on; return until when."""
     holder = clean(f"{by}\n{why}")[:_LONGEST]
-    check_lock(_LOCK + job, holder, span)  # before the mute that there is ends
+    check_lock(_LOCK + job, holder, span)  # before the present mute ends
     store.break_lock(_LOCK + job, by=by, why=why)
     store.lock(_LOCK + job, holder, ttl=span)
     return store.now() + span
 
 
 def unmute_job(store: Store, job: str, *, by: str, why: str) -> bool:
-    """Tell of a job again; ``False``: it was not muted."""
+    """Send alerts about a job again; ``False``: it was not muted."""
     return bool(store.break_lock(_LOCK + job, by=by, why=why))
 
 
 def list_muted(store: Store) -> list[Muted]:
-    """Return the jobs of which nobody is told."""
-    found = [one for one in store.locks(limit=_MOST) if one.name.startswith(_LOCK)]
-    holders = [one.holder.partition("\n") for one in found]
+    """Return the muted jobs."""
+    locks = [lock for lock in store.locks(limit=_MOST) if lock.name.startswith(_LOCK)]
+    holders = [mute.holder.partition("\n") for mute in locks]
     return [
-        Muted(one.name.removeprefix(_LOCK), by, why, one.expires_in)
-        for one, (by, _, why) in zip(found, holders, strict=True)
+        Muted(mute.name.removeprefix(_LOCK), by, why, mute.expires_in)
+        for mute, (by, _, why) in zip(locks, holders, strict=True)
     ]

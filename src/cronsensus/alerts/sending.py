@@ -1,7 +1,7 @@
 """Send a message: to a webhook, by mail, to a function of the program, or by ``apprise`` to anything else.
 
-What a receiver did with a message whose answer was lost is not known. So a message has an id, made of what it tells: it
-is the same when it is sent again, and a receiver that remembers it tells the second from the first.
+If an answer is lost, it is not known what the receiver did. So a message has an id that is made of its events. It is
+the same when the message is sent again, so a receiver that remembers ids can drop the second copy.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PATIENCE = 10.0
 WHOLE = 20.0
 """Seconds that a message may take, from the first byte to the last answer."""
 LONGEST_WAIT = 900.0
-"""Most seconds that a receiver may ask to wait for. What sleeps longer was left behind by a clock (``watching``)."""
+"""Most seconds that a receiver may ask to wait for. A run that waits longer does so by a wrong clock (``watching``)."""
 SMTP_VARIABLE = "CRONSENSUS_SMTP_URL"
 _SMTP_DEFAULT = "smtp://localhost:25"
 
@@ -45,15 +45,15 @@ Target = str | Callable[[Sequence[Event]], Any]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is sent.
+    """A message of an alert.
 
     Attributes:
         alert: the name of the alert.
-        events: what it tells of.
+        events: its events.
         subject: in one line.
         text: in full, as plain text.
         data: in full, as JSON values.
-        named_by: the events that it was first made of: of one that is muted meanwhile it tells no more.
+        named_by: the events that it was first made of. Events that are muted meanwhile are left out of ``events``.
     """
 
     alert: str
@@ -66,7 +66,7 @@ class Message:
 
     @property
     def id(self) -> str:
-        """What names the message: the same when it is sent again, and in a store that numbers its runs anew another."""
+        """The id of the message: the same when it is sent again; another in a store that numbers its runs anew."""
         keys = "\n".join(sorted(f"{one.key} {to_micros(one.at)}" for one in self.named_by))
         return hashlib.sha256(f"{self.namespace}\n{self.alert}\n{keys}".encode()).hexdigest()[:32]
 
@@ -112,7 +112,7 @@ def _check_web(target: str) -> None:
         url = urlsplit(target)
         host, _ = url.hostname, url.port
     except ValueError:
-        # Not what it says, nor the URL: both may hold what is secret.
+        # Show neither the error nor the URL: both may hold secrets.
         raise InvalidOption("Alert('https://…'): the URL's host or port cannot be; write https://host:443/…") from None
     if not host:
         raise InvalidOption(f"Alert({mask_target(target)!r}): the URL names no host")
@@ -124,7 +124,7 @@ def _check_web(target: str) -> None:
 
 
 def send_message(target: Target, message: Message, secret: str | None) -> None:
-    """Send a message; it may take ``WHOLE``, and is sent again after an error.
+    """Send a message, within ``WHOLE``. The caller sends it again after an error.
 
     Not prevented: a function of the program, or a service behind ``apprise``, that takes longer.
 
@@ -168,7 +168,7 @@ def _asked_wait(error: Exception) -> float | None:
 
 
 class _Stay(HTTPRedirectHandler):
-    """Follows nobody elsewhere: a POST would arrive there as a GET without its body, and be lost."""
+    """Follows no redirect: a POST would arrive there as a GET without its body, and be lost."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None

@@ -1,12 +1,12 @@
-"""One run for each alert looks for what is to be told, tells it, and looks again: once for the whole cluster.
+"""Watch for events and send alerts: a single run for each alert, for the whole cluster.
 
-It is an occurrence of a job of our own, so the kernel's guarantees hold for it: one node has it, another takes it over
-within a second of a death, and its token fences a node that was frozen. It never ends: each look is an attempt that
-snoozes, and leaves behind up to where it looked (``Mark``) and nothing else. A message that could not be sent fails the
-attempt, which is tried again from the same mark.
+The run is an occurrence of an internal job, so the kernel's guarantees hold for it: one node has it, another takes it
+over within a second of a death, and its token fences a node that was frozen. It never ends: each scan is an attempt
+that snoozes, and keeps only the position of the scan (``Mark``). If a message cannot be sent, the attempt fails, and is
+tried again from the same mark.
 
-Not prevented: a node that dies between the receiver's answer and its own snooze has the message sent again, with the
-same id.
+Not prevented: if a node dies between the receiver's answer and its own snooze, the message is sent again, with the same
+id.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ from cronsensus.timing.clock import SystemClock
 from cronsensus.timing.instants import from_micros, to_micros
 
 EVERY = timedelta(seconds=2)
-"""Between two looks."""
+"""Between two scans."""
 CHECKED = timedelta(seconds=10)
-"""Between two looks at what is expected of jobs."""
+"""Between two checks of what is expected of jobs."""
 LONGEST_SLEEP = timedelta(seconds=LONGEST_WAIT) + timedelta(minutes=1)
-"""No look or try of ours is further away, also where a receiver asked to wait."""
+"""The next scan or try is never further away, even if a receiver asked to wait."""
 AT_MOST = 4
-"""Messages of an alert in ``WINDOW``; what comes in between goes with the next one."""
+"""Messages of an alert in ``WINDOW``; further events go with the next message."""
 WINDOW = timedelta(seconds=60)
 MOST_EXPLAINED = 10
-"""Events of a message, beyond which none has the sentences of ``explain_time``: each is several reads."""
+"""A message with more events has no sentences of ``explain_time``, which takes several reads for each event."""
 JOB = ALERT
 KEY = "watch"
 OPTIONS: dict[str, Any] = {
@@ -81,20 +81,25 @@ class Alerts:
         dashboard_url: Callable[[], str | None] = lambda: None,
         retired: Callable[[], Collection[str]] = tuple,
     ) -> None:
-        """Watch ``store`` for them; ``expected`` says what is expected of jobs, ``dashboard_url`` where they are seen.
+        """Prepare the alerts; the arguments that are functions are called at each scan.
 
-        ``retired`` names the jobs that the code says to be gone on purpose.
+        Args:
+            alerts: the alerts.
+            store: the store to watch.
+            expected: what is expected of jobs, by name.
+            dashboard_url: where people see the dashboard.
+            retired: the jobs that the code declares to be gone on purpose.
 
         Raises:
             InvalidOption: something else than alerts.
-            DuplicateJob: two of one name.
+            DuplicateJob: two alerts have the same name.
         """
-        for one in alerts:
-            if not isinstance(one, Alert):
-                raise InvalidOption(f"alerts=[{one!r}]: write alerts=[Alert('https://…', on=['failed'])]")
-        self.by_name: dict[str, Alert] = {one.name: one for one in alerts}
+        for alert in alerts:
+            if not isinstance(alert, Alert):
+                raise InvalidOption(f"alerts=[{alert!r}]: write alerts=[Alert('https://…', on=['failed'])]")
+        self.by_name: dict[str, Alert] = {alert.name: alert for alert in alerts}
         if len(self.by_name) < len(alerts):
-            names = [one.name for one in alerts]
+            names = [alert.name for alert in alerts]
             twice = next(name for name in names if names.count(name) > 1)
             raise DuplicateJob(f"two alerts are called {twice!r}; give one of them another name=…")
         self._store = store
@@ -104,7 +109,7 @@ class Alerts:
         self._minded: set[str] = set()
 
     def function_of(self, alert: Alert) -> Callable[..., Any]:
-        """Return what the job of an alert calls."""
+        """Return the function of an alert's job."""
 
         def watch(run: BaseRun) -> None:
             self._watch_once(alert, run)
@@ -112,15 +117,15 @@ class Alerts:
         return watch
 
     def ensure_runs(self, store: Store, specs: Sequence[JobSpec]) -> None:
-        """See to it that the run of each alert is there: enqueued under one key, by whichever node comes first.
+        """Enqueue the run of each alert under a fixed key, unless it exists.
 
         Called when the jobs are declared, and every half minute: an operator may have cancelled it.
         """
         self._mind_patterns([spec.name for spec in specs if not is_internal(spec.name)])
         wanted = [Item(job=spec.name, key=KEY) for spec in specs if spec.name.startswith(JOB)]
         for made in store.enqueue(wanted):
-            # An alert that was retired had its run cancelled; it is declared again. Or its run sleeps until a time that
-            # was, because the store's clock was set back.
+            # The run of an alert that was retired is cancelled, and the alert is declared again. Or the store's clock
+            # was set back, and its run waits for a time that has been.
             over = made.state.final or (made.state is State.PENDING and self._sleeps_too_long(store, made.id))
             if over and store.forget(made.job, KEY, by="cronsensus", why="watched anew", only=made.id):
                 store.enqueue([Item(job=made.job, key=KEY)])
@@ -131,14 +136,14 @@ class Alerts:
         return run is not None and run.state is State.PENDING and run.due_at - store.now() > LONGEST_SLEEP
 
     def _mind_patterns(self, jobs: Sequence[str]) -> None:
-        for one in self.by_name.values():
-            if jobs and one.name not in self._minded and one.fits_none(jobs):
-                self._minded.add(one.name)
+        for alert in self.by_name.values():
+            if jobs and alert.name not in self._minded and alert.fits_none(jobs):
+                self._minded.add(alert.name)
                 _log.warning(
                     "alert %s is about no job that this program declares: jobs=%s; it tells of those that other "
                     "programs declare, or that are added later. This program has %s",
-                    one.name,
-                    list(one.jobs),
+                    alert.name,
+                    list(alert.jobs),
                     ", ".join(jobs[:5]) + (" …" if len(jobs) > 5 else ""),
                 )
 
@@ -157,13 +162,13 @@ class Alerts:
         raise EndsAs(Again(after, failed=False, note=json.encode(mark).decode()), "watching")
 
     def send_next(self, alert: Alert, store: Store, mark: Mark, send: Send | None = None) -> Mark:
-        """Send what an earlier look has found, or look for what is new; return the mark for the next call.
+        """Send the pending message of an earlier scan, or scan for new events; return the mark for the next call.
 
         Args:
-            alert: who is told of what.
-            store: where it happened.
+            alert: the alert.
+            store: the store to watch.
             mark: from the last call, or ``read_mark``.
-            send: what takes a message to its target; ``None``: the network.
+            send: sends a message to its target; ``None``: over the network.
 
         Raises:
             AlertNotSent: the message was not taken, as far as is known.
@@ -171,69 +176,74 @@ class Alerts:
         return (self._send_pending if mark.letter else self._send_new)(alert, store, mark, send or send_message)
 
     def _send_pending(self, alert: Alert, store: Store, mark: Mark, send: Send) -> Mark:
-        """Send what an earlier look has found; return the mark without it."""
-        silent = _list_silenced(store, mark.letter)
-        if events := [one for one in mark.letter if one.job not in silent]:
+        """Send the pending message; return the mark without it."""
+        muted = _list_silenced(store, mark.letter)
+        if events := [event for event in mark.letter if event.job not in muted]:
             send(alert.target, self.make_message(alert, store, events, named_by=mark.letter), alert.secret)
         return structs.replace(mark, letter=(), sent=(*mark.sent, to_micros(store.now())))
 
     def _send_new(self, alert: Alert, store: Store, mark: Mark, send: Send) -> Mark:
-        """Tell what is new; return the mark for the next look, which is the same as long as it is too soon to tell."""
-        found, then = read_events(store, mark, takeovers="taken_over" in alert.on, items="items_failed" in alert.on)
-        found = in_rows(store, found, alert.in_row, mark.wrong)
-        # Of a node that was seen to be gone, it is told before its session ends.
-        found = [one for one in found if one.key.replace("node:", "gone:", 1) not in mark.wrong]
-        more, then = self._read_conditions(alert, store, then, found)
-        found += more
-        silent = _list_silenced(store, found)
-        # What is still wrong when its job is not muted any more is told then.
-        wrong = {key: at for key, at in then.wrong.items() if key in mark.wrong or key.partition(":")[2] not in silent}
-        then = structs.replace(then, wrong=wrong)
-        events = [one for one in found if alert.wants_event(one) and one.job not in silent]
+        """Scan for new events, and send them; return the mark for the next scan, the same if it is too soon to send."""
+        events_found, next_mark = read_events(
+            store, mark, takeovers="taken_over" in alert.on, items="items_failed" in alert.on
+        )
+        events_found = in_rows(store, events_found, alert.in_row, mark.wrong)
+        # A node that was seen to be gone has been reported before its session ended.
+        events_found = [event for event in events_found if event.key.replace("node:", "gone:", 1) not in mark.wrong]
+        conditions, next_mark = self._read_conditions(alert, store, next_mark, events_found)
+        events_found += conditions
+        muted = _list_silenced(store, events_found)
+        # A condition that lasts longer than the mute of its job is reported then.
+        wrong = {
+            key: at for key, at in next_mark.wrong.items() if key in mark.wrong or key.partition(":")[2] not in muted
+        }
+        next_mark = structs.replace(next_mark, wrong=wrong)
+        events = [event for event in events_found if alert.wants_event(event) and event.job not in muted]
         now = to_micros(store.now())
         sent = tuple(at for at in mark.sent if now - WINDOW // timedelta(microseconds=1) < at <= now)
         if not events:
-            return structs.replace(then, sent=sent)
+            return structs.replace(next_mark, sent=sent)
         if len(sent) >= AT_MOST:
             return mark
         if len(events) <= MOST_TOLD:
-            # First the mark says what is sent, else it is another message with another id after a death in between.
-            return structs.replace(then, sent=sent, letter=tuple(events))
+            # Keep the message in the mark before it is sent: after a death in between it keeps its id.
+            return structs.replace(next_mark, sent=sent, letter=tuple(events))
         send(alert.target, self.make_message(alert, store, events), alert.secret)
-        return structs.replace(then, sent=(*sent, now))
+        return structs.replace(next_mark, sent=(*sent, now))
 
     def _read_conditions(self, alert: Alert, store: Store, mark: Mark, found: list[Event]) -> tuple[list[Event], Mark]:
-        """Return what began to be wrong of jobs, and what is over; looked at now and then."""
+        """Return the events of conditions that began or ended; they are checked once in ``CHECKED``."""
         wrong, now = mark.wrong | opened_by(found), store.now()
         expected = self._expected()
         stalled, backlog = "stalled" in alert.on, alert.backlog if "backlog" in alert.on else None
         nodes = "node_lost" in alert.on
         drops = not {"overdue", "retired"}.isdisjoint(alert.on)
         looks = wrong or expected or stalled or nodes or drops or backlog is not None
-        # A mark in the future is one from before the store's clock was set back.
+        # A mark in the future was made before the store's clock was set back.
         if not looks or 0 <= to_micros(now) - mark.checked < CHECKED // timedelta(microseconds=1):
             return [], structs.replace(mark, wrong=wrong)
         dropped: dict[str, Expected] = {}
         events: list[Event] = []
         if drops:
-            # Less far back than ``look`` remembers what it has seen.
+            # Less far back than the mark remembers seen events.
             since = from_micros(max(mark.checked - AGAIN // timedelta(microseconds=2), mark.floor))
             events, dropped = find_dropped_jobs(store, mark.dropped, since, meant=self._retired())
-            # What is declared again is told to be well when it has succeeded; what is meant to be gone is over now.
+            # A job that is declared again has recovered when it succeeds. A job that is gone on purpose is no longer
+            # wrong.
             over = {f"overdue:{name}" for name in mark.dropped if name not in dropped and self._is_gone(store, name)}
             wrong = {key: at for key, at in wrong.items() if key not in over}
-        retired = {one.key: to_micros(one.at) for one in events}
-        more, wrong = find_job_conditions(store, {**expected, **dropped}, wrong, now)
-        events += more
+        retired = {event.key: to_micros(event.at) for event in events}
+        conditions, wrong = find_job_conditions(store, {**expected, **dropped}, wrong, now)
+        events += conditions
         if stalled or backlog is not None:
-            more, wrong = find_waiting_conditions(store, wrong, now, stalled=stalled, backlog=backlog)
-            events += more
+            conditions, wrong = find_waiting_conditions(store, wrong, now, stalled=stalled, backlog=backlog)
+            events += conditions
         if nodes:
-            more, wrong = find_node_conditions(store, wrong, now)
-            events += more
-        slow = {one.key: to_micros(one.at) for one in events if one.event == "slow"}
+            conditions, wrong = find_node_conditions(store, wrong, now)
+            events += conditions
+        slow = {event.key: to_micros(event.at) for event in events if event.event == "slow"}
         seen = {key: at for key, at in mark.seen.items() if key in slow or not key.startswith(SLOW)}
-        events = [one for one in events if one.key not in seen]
+        events = [event for event in events if event.key not in seen]
         seen = slow | retired | seen
         return events, structs.replace(
             mark, wrong=wrong, checked=to_micros(now), seen=seen, dropped=tuple(sorted(dropped))
@@ -247,30 +257,30 @@ class Alerts:
     def make_message(
         self, alert: Alert, store: Store, events: Sequence[Event], *, named_by: Sequence[Event] = ()
     ) -> Message:
-        """Return what is sent of events; ``named_by``: by which it is known, if not by these."""
-        views = {one.job: store.job(one.job) for one in events[:MOST_TOLD] if one.job is not None}
+        """Return the message for events; ``named_by``: the events of which its id is made, if not these."""
+        views = {entry.job: store.job(entry.job) for entry in events[:MOST_TOLD] if entry.job is not None}
 
         def shown(event: Event, at: datetime) -> str:
             view = views.get(event.job or "")
             return exact_time(at) if view is None else exact_time(at, zone_of(view.spec.trigger))
 
         data = events_as_data(events)
-        for one, event in zip(data, events, strict=False):
+        for entry, event in zip(data, events, strict=False):
             view, base = views.get(event.job or ""), self._dashboard_url()
-            one["url"] = None if base is None or event.run is None else f"{base.rstrip('/')}/runs/{event.run}"
+            entry["url"] = None if base is None or event.run is None else f"{base.rstrip('/')}/runs/{event.run}"
             explain = view is not None and event.scheduled_for is not None and event.event in {"failed", "missed"}
-            one["why"] = None
+            entry["why"] = None
             if explain and len(events) <= MOST_EXPLAINED and view is not None and event.scheduled_for is not None:
-                one["why"] = " ".join(map(str, explain_time(store, view, event.scheduled_for).sentences))
+                entry["why"] = " ".join(map(str, explain_time(store, view, event.scheduled_for).sentences))
         words = write_subject(events), write_text(events, shown)
         return Message(alert.name, store.namespace, events, *words, data, named_by or events)
 
     def try_out(self, alert: Alert, namespace: str) -> str | None:
-        """Send a message that tells of nothing; return what went wrong."""
+        """Send a test message; return what went wrong."""
         now = SystemClock().now()
         event = Event(
             key=f"test:{now}", event=alert.on[0], at=now, job="test", node="test", reason="only a test"
-        )  # a key of its own: a receiver that remembers ids would take the next test for this one
+        )  # a unique key: a receiver that remembers ids would take the next test for this one
         message = Message(
             alert.name, namespace, [event], "only a test", "This is only a test.", events_as_data([event]), [event]
         )
@@ -282,5 +292,5 @@ class Alerts:
 
 
 def _list_silenced(store: Store, events: Sequence[Event]) -> set[str]:
-    """Return the jobs of which nobody is told; it asks only where there is something to tell."""
-    return {one.job for one in list_muted(store)} if events else set()
+    """Return the muted jobs; without events it does not read them."""
+    return {mute.job for mute in list_muted(store)} if events else set()

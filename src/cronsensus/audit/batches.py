@@ -1,8 +1,8 @@
-"""Ask of each batch: are its items what it says, and of each item: is there a batch, and did it wait for the item?
+"""Check that each batch has the items that it lists, and that each item has a batch that waited for it.
 
-Only what the store can know: how many failures a job tolerates stands in code. What ``keep`` or an operator's prune may
-have deleted is not asked for. A batch that failed or was cancelled may have items that wait: they are cancelled as
-nodes come to them.
+Only what the store knows is checked: how many failures a job tolerates is in code. Occurrences that ``keep`` or an
+operator's prune may have deleted are not missed. A batch that failed or was cancelled may have pending items: nodes
+cancel them when they claim them.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from cronsensus.stores.pages import every_occurrence
 from cronsensus.timing.instants import format_instant
 
 _REMEMBERED = 1_000
-"""Batches that were there: of their items it is not asked again."""
+"""Batches that were read, and are not read again for their further items."""
 _WORKED = frozenset({State.SUCCEEDED, State.FAILED, State.SKIPPED})
-"""Ends that only the function of an item brings about. What was written late is cancelled after its batch has ended."""
+"""Ends that only the function of an item causes. Items that were added late are cancelled after the batch's end."""
 
 
 class _Batch(NamedTuple):
-    """A batch that is there; times only of one that succeeded: when its last attempt started, and when it ended."""
+    """A batch that exists; if it succeeded: when its last attempt started, and when it ended."""
 
     id: int
     started_at: datetime | None = None
@@ -37,7 +37,7 @@ class _Batch(NamedTuple):
 
 
 class Batches:
-    """Judges the batches of one job, and the items of its batches."""
+    """Judges the batches of a job, and the items of its batches."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Batches:
         self._has_noted = False
 
     def judge(self, occurrence: Occurrence, runs: Sequence[RunView]) -> Iterator[Finding]:
-        """Yield what is wrong; each call looks anew."""
+        """Yield findings; each call reads the store anew."""
         if occurrence.parent is not None:
             yield from self._of_item(occurrence, occurrence.parent)
         elif (listed := occurrence.listed) is not None:
@@ -81,7 +81,7 @@ class Batches:
         started, ended, done = batch.started_at, batch.finished_at, item.finished_at
         if started is None or ended is None or done is None or item.state not in _WORKED:
             return
-        # What a frozen lister added while the last attempt collected was not there to wait for.
+        # An item that a frozen lister added during the last attempt was not there to wait for.
         if item.created_at < started and ended < done:
             finding = self._words.outlived(item, done, parent, ended)
             if self._set_backs.may_have_swapped(ended, done):

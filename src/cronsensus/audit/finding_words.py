@@ -1,4 +1,4 @@
-"""The findings in plain words."""
+"""The sentences of findings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cronsensus.timing.instants import format_instant
 
 
 class Words:
-    """Makes the findings about one job."""
+    """Makes the findings about a job."""
 
     def __init__(self, job: str) -> None:
         self._job = job
@@ -23,13 +23,15 @@ class Words:
     # --- verdicts -------------------------------------------------------------------------------------------------
 
     def two_verdicts(self, at: datetime, rows: Sequence[Row], ranges: Sequence[VerdictRange]) -> Finding:
-        """One nominal time, more than one verdict."""
-        verdicts = [f"occurrence {row.id} ({row.state})" for row in rows] + [_range(one) for one in ranges]
+        """A nominal time with more than one verdict."""
+        verdicts = [f"occurrence {row.id} ({row.state})" for row in rows] + [
+            _range(ledger_range) for ledger_range in ranges
+        ]
         sentence = f"{self._at(at)} has {len(verdicts)} verdicts: {', '.join(verdicts)}"
         return self._found("duplicate", at, sentence, *(row.id for row in rows))
 
     def two_ranges(self, first: datetime, last: datetime, count: int, second: VerdictRange) -> Finding:
-        """Two verdict ranges speak for the same nominal times."""
+        """Two verdict ranges cover the same nominal times."""
         times = f"{self._times(count)} {_from_to(first, last)} {_have(count)}"
         sentence = f"{times} two verdicts: one is {_range(second)}"
         return self._found("duplicate", first, sentence, until=last, count=count)
@@ -57,16 +59,16 @@ class Words:
         return self._found("missing", first, sentence, count=count)
 
     def miscounted(self, verdict: VerdictRange, count: int | None) -> Finding:
-        """A verdict range that says another number of nominal times than the trigger has there."""
-        said = verdict.count or 0
+        """A verdict range whose count differs from the trigger's nominal times there."""
+        recorded = verdict.count or 0
         has = "more" if count is None else count
-        sentence = f"{_range(verdict)} of {self._job!r} says {_times(said)}, the trigger has {has} there"
-        kind: Kind = "missing" if count is None or count > said else "stray"
-        differ = 1 if count is None else abs(count - said)
+        sentence = f"{_range(verdict)} of {self._job!r} says {_times(recorded)}, the trigger has {has} there"
+        kind: Kind = "missing" if count is None or count > recorded else "stray"
+        differ = 1 if count is None else abs(count - recorded)
         return self._found(kind, verdict.first, sentence, until=verdict.last, count=differ)
 
     def stray_range(self, at: datetime, verdict: VerdictRange) -> Finding:
-        """A verdict range that begins or ends at something that is no nominal time."""
+        """A verdict range that begins or ends at a time that is no nominal time."""
         sentence = f"{self._not_nominal(at)}, but {_range(verdict)} begins or ends there"
         return self._found("stray", at, sentence)
 
@@ -86,7 +88,7 @@ class Words:
     # --- runs -----------------------------------------------------------------------------------------------------
 
     def two_successes(self, occurrence: Occurrence, runs: Sequence[RunView]) -> Finding:
-        """One occurrence, more than one succeeded run."""
+        """An occurrence with more than one succeeded run."""
         tokens = ", ".join(f"token {run.token}" for run in runs)
         return self._about(occurrence, "duplicate", f"succeeded {len(runs)} times ({tokens})")
 
@@ -102,7 +104,7 @@ class Words:
     def before_upstream(
         self, occurrence: Occurrence, started: datetime, upstream: Occurrence, ended: datetime | None
     ) -> Finding:
-        """A run that began before what it comes after had ended."""
+        """A run that started before its upstream had ended."""
         end = f"is {upstream.state}" if ended is None else f"ended at {format_instant(ended)}"
         return self._about(
             occurrence,
@@ -111,7 +113,7 @@ class Words:
         )
 
     def against_upstream(self, occurrence: Occurrence, upstream: Occurrence) -> Finding:
-        """A run that began although what it comes after had ended otherwise than it asks for."""
+        """A run that started although its upstream had not ended as its rule demands."""
         what = f"ran, but comes after {upstream.job!r}, whose run {upstream.id} is {upstream.state}"
         return self._about(occurrence, "stray", what)
 
@@ -121,13 +123,13 @@ class Words:
         return self._about(occurrence, "missing", what)
 
     def parked(self, occurrence: Occurrence, what: str, ago: timedelta) -> Finding:
-        """An occurrence that waits to be woken, and waits for nothing."""
+        """A parked occurrence that waits for nothing any more."""
         since = format_duration(timedelta(seconds=round(ago.total_seconds())))
         waits = f"is asleep, but {what} ended {since} ago, and no node woke it: does any node run?"
         return self._about(occurrence, "stuck", waits)
 
     def attempts_overlap(self, occurrence: Occurrence, first: RunView, second: RunView) -> Finding:
-        """Two attempts of one occurrence at the same time."""
+        """Two attempts of an occurrence at the same time."""
         ended = "had not ended" if first.finished_at is None else f"ended at {format_instant(first.finished_at)}"
         return self._about(
             occurrence,

@@ -1,4 +1,4 @@
-"""A job's nominal times over its whole life, from its triggers alone."""
+"""A job's nominal times over its whole life, computed only from its triggers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from cronsensus.model.job import Era, Stretch
 
 MICROSECOND = timedelta(microseconds=1)
 MOST_COUNTED = 50_000_000
-"""Most nominal times that are counted in one piece; only unions and tiny intervals ever come near."""
+"""Most nominal times that are counted at once; only unions and tiny intervals ever come near."""
 
 
 class Nominals:
-    """The nominal times that a job's eras give: each era rules what lies after its ``since``, up to the next one's."""
+    """The nominal times of a job's eras: each era holds from its ``since`` to that of the next era."""
 
     def __init__(self, eras: Sequence[Era], *, retired: bool) -> None:
-        """Take the eras, oldest first; ``retired``: the last one is a retirement, so nothing belongs to it."""
+        """Take the eras, oldest first; ``retired``: the last era is a retirement, which has no times."""
         self._eras = list(eras)
         self._ends: list[datetime | None] = [era.since for era in self._eras[1:]] + [None]
         self._since = [era.since for era in self._eras]
@@ -25,7 +25,7 @@ class Nominals:
 
     @property
     def ruled_since(self) -> datetime | None:
-        """Return when the present definition began to rule."""
+        """Return since when the present definition holds."""
         return self._since[-1] if self._since else None
 
     def next_after(self, instant: datetime) -> datetime | None:
@@ -34,9 +34,9 @@ class Nominals:
             era, end = self._eras[index], self._ends[index]
             if era.trigger is None:
                 continue
-            found = era.trigger.next_after(max(instant, era.since))
-            if found is not None and (end is None or found <= end):
-                return found
+            nominal = era.trigger.next_after(max(instant, era.since))
+            if nominal is not None and (end is None or nominal <= end):
+                return nominal
         return None
 
     def between(self, after: datetime, until: datetime, limit: int) -> list[datetime]:
@@ -78,7 +78,7 @@ class Nominals:
         return nominal if trigger is None else nominal + trigger.delay_for(job, nominal)
 
     def kept_elsewhere(self, instant: datetime) -> bool:
-        """Whether another program kept time then (``acquire``): the job had no trigger, and was not retired."""
+        """Whether another program named the times then (``acquire``): the job had no trigger, and was not retired."""
         index = max(0, self._index(instant))
         if not self._eras or self._eras[index].trigger is not None:
             return False

@@ -17,21 +17,21 @@ from cronsensus.timing.instants import format_instant
 MOST_FINDINGS = 1000
 MOST_JOBS = 1000
 MOST_LEFT_OPEN = 10
-"""Most notes of one job on what a clock that was set back leaves open."""
+"""Most notes of a job on what a clock that was set back leaves open."""
 
 Kind = Literal["duplicate", "missing", "stray", "early", "overlap", "stale_write", "stuck"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something that must not be.
+    """A violation of the ledger's rules.
 
     Attributes:
-        scheduled_for: the nominal time, or the first of several; ``None`` for what has none.
-        until: the last nominal time, where the finding is about several.
+        scheduled_for: the nominal time, or the first of several; ``None``: there is none.
+        until: the last nominal time, if the finding is about several.
         count: how many nominal times (or, for runs, how many runs) it is about.
-        occurrences: ids to look at.
-        sentence: all of it in plain words.
+        occurrences: ids to check.
+        sentence: the finding in plain words.
     """
 
     kind: Kind
@@ -67,7 +67,7 @@ class Lateness:
         self.max = 0.0
 
     def add(self, seconds: float) -> None:
-        """Note one lateness; a negative one counts as zero (the audit reports it as early)."""
+        """Add a lateness; a negative value counts as zero (the audit reports it as early)."""
         seconds = max(0.0, seconds)
         bucket = math.ceil(math.log(max(seconds, self._SMALLEST) / self._SMALLEST) / self._GROWTH)
         self._counts[bucket] = self._counts.get(bucket, 0) + 1
@@ -75,7 +75,7 @@ class Lateness:
         self.max = max(self.max, seconds)
 
     def merge(self, other: Lateness) -> None:
-        """Add everything that ``other`` noted."""
+        """Add the values of ``other``."""
         for bucket, count in other._counts.items():
             self._counts[bucket] = self._counts.get(bucket, 0) + count
         self._total += other._total
@@ -143,7 +143,7 @@ class _Findings(_Counts):
 
     @property
     def ok(self) -> bool:
-        """Whether the ledger is as the triggers say: nothing was found."""
+        """Whether the ledger agrees with the triggers: there are no findings."""
         return self.found == 0
 
     def _counts_json(self) -> dict[str, Any]:
@@ -177,7 +177,7 @@ class JobReport(_Findings):
             self.findings.append(finding)
 
     def leave_open(self, finding: Finding) -> None:
-        """Note a possible finding that may be none, because the store's clock was set back at that time."""
+        """Note a possible finding that is not certain, because the store's clock was set back at that time."""
         self.left_open += 1
         if self.left_open <= MOST_LEFT_OPEN:
             self.notes.append(f"cannot be decided, because the store's clock was set back then: {finding.sentence}")

@@ -1,13 +1,12 @@
-"""Ask of each run: was it allowed?
+"""Check that each run was allowed.
 
-Occurrences are read newest first, page by page, each with its runs. A suspicion is looked at again before it is
-reported, because occurrence and runs are two readings and a node may write between them.
+Occurrences are read newest first, page by page, each with its runs. A suspicion is read again before it is reported:
+occurrence and runs are read separately, and a node may write in between.
 
-Whether two occurrences of one job may run at a time is judged for jobs whose overlap policy forbids it, as far back
-as the job's present definition has held (earlier policies are not kept), and among the ``NEIGHBOURS`` runs nearest in
-time. A run that a dead node left behind ends when it was taken over. All of it by the store's clock: where that was
-set back, two runs of which the later one seems to start first are not compared, and an overlap within what came twice
-is left open.
+Overlaps of two occurrences of the same job are checked for jobs whose overlap policy forbids them, as far back as the
+job's present definition has held (earlier policies are not kept), and among the ``NEIGHBOURS`` runs nearest in time.
+A run that a dead node left behind ends when it was taken over. All times are by the store's clock. If that was set
+back, two runs whose order is not certain are not compared, and an overlap within the repeated time is left open.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ MOST_SESSIONS = 1000
 AGAIN = 5
 NO_ATTEMPT = frozenset({"released", "snoozed"})
 RECORDED = frozenset({"succeeded", "failed", "cancelled", "skipped"})
-"""Ends of runs that are results: nothing may follow them."""
+"""Ends of runs that are results: no further run may follow them."""
 
 
 class Sessions:
-    """The live and the dead sessions, read once, when the first running occurrence is met."""
+    """The live and the dead sessions, read once, at the first running occurrence."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -52,15 +51,15 @@ class Sessions:
         self._more = False
 
     def dead_for(self, session: str | None, since: datetime) -> tuple[timedelta, str] | None:
-        """Return for how long a session has been dead, and in which way; ``None``: alive, or unknown.
+        """Return for how long a session has been dead, and how it died; ``None``: alive, or unknown.
 
-        ``since``: when the run in question began, which is the best guess for a session that is not known any more.
+        ``since``: when the run in question began: the best guess for a session that is not known any more.
         """
         if self._now is None:
             living = self._store.sessions(limit=MOST_SESSIONS)
             self._more = len(living) == MOST_SESSIONS
-            self._living = {one.id: one for one in living}
-            self._ended = {one.id: one for one in self._store.sessions(ended=True, limit=MOST_SESSIONS)}
+            self._living = {view.id: view for view in living}
+            self._ended = {view.id: view for view in self._store.sessions(ended=True, limit=MOST_SESSIONS)}
             self._now = self._store.now()
         if session in self._living:
             overdue = -self._living[session].expires_in
@@ -73,7 +72,7 @@ class Sessions:
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Span:
-    """A run's time; an unfinished one goes on."""
+    """The time of a run; ``end`` is ``None`` while it goes on."""
 
     start: datetime
     token: int
@@ -81,24 +80,24 @@ class _Span:
     occurrence: int
 
     def meets(self, later: _Span) -> bool:
-        """Whether this one still ran when ``later`` started.
+        """Whether this run still ran when ``later`` started.
 
-        Tokens tell which was really claimed first. Where the starts say otherwise, the store's clock was set back
-        between the two, and its times say nothing about them.
+        Tokens show which was really claimed first. If the starts are in another order, the store's clock was set back
+        between the two, and its times prove nothing.
         """
         return self.token < later.token and self.start <= later.start and (self.end is None or later.start < self.end)
 
 
 class Overlaps:
-    """Remembers the runs nearest in time, and finds the neighbour that a new one overlaps."""
+    """Remembers the runs nearest in time, and finds the neighbour that a new run overlaps."""
 
     def __init__(self) -> None:
         self._spans: list[_Span] = []
 
     def add(self, span: _Span) -> tuple[_Span, _Span] | None:
-        """Remember a run; return (earlier, later) if it overlaps one before or after it.
+        """Remember a run; return (earlier, later) if it overlaps the run before or after it.
 
-        Among runs that do not overlap one another, a new one overlaps its neighbours first.
+        If the remembered runs do not overlap each other, a new run overlaps its neighbours first.
         """
         index = bisect_left(self._spans, span)
         before = self._spans[index - 1] if index else None
@@ -114,7 +113,7 @@ class Overlaps:
 
 
 class Runs:
-    """Judges the runs of one job."""
+    """Judges the runs of a job."""
 
     def __init__(
         self,
@@ -144,18 +143,18 @@ class Runs:
         self._upstreams = Upstreams(store, job, eras, self._words, report, set_backs=set_backs, tolerance=tolerance)
 
     def judge(self, after: datetime, until: datetime, since: datetime | None) -> None:
-        """Judge what belongs to nominal times in (after, until], or has none and was made in [since, until]."""
+        """Judge occurrences of nominal times in (after, until], and those without that were made in [since, until]."""
         for page in self._pages(after, until, since):
-            mine = [one for one in page if _belongs(one, after, until, since)]
+            mine = [candidate for candidate in page if _belongs(candidate, after, until, since)]
             runs: dict[int, list[RunView]] = defaultdict(list)
-            for run in self._store.runs(*(one.id for one in mine)):
+            for run in self._store.runs(*(candidate.id for candidate in mine)):
                 runs[run.occurrence].append(run)
             for occurrence in mine:
                 self._report.others += occurrence.scheduled_for is None
                 self._judge(occurrence, _by_token(runs[occurrence.id]))
 
     def _pages(self, after: datetime, until: datetime, since: datetime | None) -> Iterator[Sequence[Occurrence]]:
-        """Yield the occurrences that may belong to the judged stretch, newest first."""
+        """Yield the occurrences that may belong to the judged time span, newest first."""
         where, last = OccurrenceFilter(job=self._job.spec.name), None
         while page := self._store.occurrences(where, after=last, limit=PAGE):
             yield page
@@ -163,11 +162,11 @@ class Runs:
                 return
             last = page[-1].id
             if since is not None and all(self._is_made_before(one, since) for one in page):
-                # A backfill may be made long before its nominal time, so from here on that alone says what belongs.
+                # A backfill may be made long before its nominal time, so from here on only that time decides.
                 where = replace(where, scheduled_from=after + MICROSECOND, scheduled_until=until)
 
     def _is_made_before(self, occurrence: Occurrence, moment: datetime) -> bool:
-        """Whether all that is older was made before ``moment``, too: no clock was set back from there to here."""
+        """Whether all older occurrences were made before ``moment``, too, because no clock was set back in between."""
         at = occurrence.created_at
         return at < moment and not self._set_backs.may_have_swapped(at, moment)
 
@@ -178,7 +177,7 @@ class Runs:
                 break
             again = self._store.occurrence(occurrence.id)
             if again is None:
-                return  # pruned while we read
+                return  # pruned during the audit
             same = (again.state, again.token) == (occurrence.state, occurrence.token)
             occurrence, runs = again, _by_token(self._store.runs(again.id))
             findings = self._check(occurrence, runs)
@@ -193,7 +192,7 @@ class Runs:
         self._look_for_overlaps(occurrence, runs)
 
     def _is_open(self, first: RunView, second: RunView) -> bool:
-        """Whether ``first`` may have ended before ``second`` started, although its end bears the later time."""
+        """Whether ``first`` may have ended before ``second`` started, although its end has the later time."""
         ended = first.finished_at
         return ended is not None and self._set_backs.may_have_swapped(second.started_at, ended)
 
@@ -205,7 +204,7 @@ class Runs:
             self._report.lateness.add((runs[0].started_at - due).total_seconds())
 
     def _check(self, occurrence: Occurrence, runs: Sequence[RunView]) -> list[Finding]:
-        """Judge one occurrence and its runs (sorted by token), as they were read in one moment."""
+        """Judge an occurrence and its runs (sorted by token), as they were read together."""
         words, findings = self._words, []
         succeeded = [run for run in runs if run.end == "succeeded"]
         if len(succeeded) > 1:
@@ -228,7 +227,7 @@ class Runs:
 
     @staticmethod
     def _find_stale_write(occurrence: Occurrence, runs: Sequence[RunView]) -> str | None:
-        """Return what is wrong with the tokens and with the writer of the result."""
+        """Return what is wrong with the tokens, or with the writer of the result."""
         for first, second in pairwise(runs):
             # A release or a snooze gives the attempt back, so the next run has the same number.
             if second.token == first.token or second.attempt < first.attempt + (first.end not in NO_ATTEMPT):

@@ -1,4 +1,4 @@
-"""Where the store's clock was set back, and schedules after it: times there say less than elsewhere."""
+"""When the store's clock was set back, and schedules after it: times in these spans are less certain."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ MOST = 10_000
 
 
 class SetBacks:
-    """The stretches that came twice, by the store's own word, read once, when the first doubt arises."""
+    """The time spans that came twice, by the store's trail; read once, at the first doubt."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._stretches: list[tuple[datetime, datetime]] | None = None
 
     def may_have_swapped(self, earlier: datetime, later: datetime) -> bool:
-        """Whether what bears the time ``later`` may have come before what bears ``earlier``.
+        """Whether something recorded at ``later`` may have happened before something recorded at ``earlier``.
 
-        Then the clock went from the one to the other, back through everything between them.
+        Then the clock was set back over the whole time between them.
         """
         if self._stretches is None:
             self._stretches = list(_joined(sorted(_stretches(self._store, "", CLOCK_SET_BACK))))
@@ -33,9 +33,10 @@ class SetBacks:
 
 
 class Rewound:
-    """The stretches over which an operator took a job's schedule back, read once, when the first doubt arises.
+    """The time spans over which an operator took a job's schedule back; read once, at the first doubt.
 
-    What ran there while the clock was ahead stays. A range written since says only that it did not run once more.
+    Runs from when the clock was ahead stay there. A range that was written since only means that they did not run
+    again.
     """
 
     def __init__(self, store: Store, job: str) -> None:
@@ -44,7 +45,7 @@ class Rewound:
         self._stretches: list[tuple[datetime, datetime]] | None = None
 
     def covers(self, at: datetime) -> bool:
-        """Whether a nominal time came again."""
+        """Whether a nominal time came a second time."""
         if self._stretches is None:
             self._stretches = list(_stretches(self._store, self._job, REWIND))
         return any(since < at <= until for since, until in self._stretches)
@@ -57,7 +58,7 @@ def _stretches(store: Store, target: str, action: str) -> Iterator[tuple[datetim
 
 
 def _joined(stretches: list[tuple[datetime, datetime]]) -> Iterator[tuple[datetime, datetime]]:
-    """Give sorted stretches, those that touch as one."""
+    """Yield sorted time spans, with touching spans joined."""
     joined: tuple[datetime, datetime] | None = None
     for since, until in stretches:
         if joined is not None and since <= joined[1]:

@@ -1,14 +1,14 @@
-"""Ask of each nominal time: is there exactly one verdict?
+"""Check that each nominal time has exactly one verdict.
 
-A job's stretch is walked in windows of ``WINDOW`` nominal times; what a window holds is read, judged and forgotten. A
-verdict range that is longer than a window is counted by the trigger's own arithmetic instead, so a night of downtime
-costs as little as a minute. A window with more rows than ``MOST_ROWS`` (only a damaged ledger has one) is halved
+The time span is walked in windows of ``WINDOW`` nominal times, so that only a window is in memory at a time. A verdict
+range that is longer than a window is counted by the trigger's own arithmetic instead, so a night of downtime costs as
+little as a minute. A window with more rows than ``MOST_ROWS`` (only a damaged ledger has one) is halved
 until it fits.
 
-Which occurrence is a nominal time's verdict: the one that the schedule made; or, where there is neither that nor a
-range, one that was backfilled ahead of its time. Backfills and an operator's retries beside it are no second verdict:
-they are counted as ``by_hand``, and refused only where the ledger's own rule refuses them (a backfill of what had
-succeeded).
+The verdict of a nominal time is the occurrence that the schedule made; or, if there is neither that nor a range, an
+occurrence that was backfilled ahead of its time. Backfills and an operator's retries beside it are no second verdict:
+they are counted as ``by_hand``, and are a finding only where the ledger's own rule forbids them (a backfill of a time
+that had succeeded).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WINDOW = 1000
 MOST_ROWS = 5000
 MOST_LONG = 10_000
 AGAIN = 5
-"""Most repeats of a read that the working cluster changed concurrently."""
+"""Most repeats of a read while the running cluster changes the rows."""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class _Gap:
 
 
 class Verdicts:
-    """Judges one job's nominal times in (after, until]."""
+    """Judges a job's nominal times in (after, until]."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Verdicts:
         self._gap: _Gap | None = None
 
     def judge(self, after: datetime, until: datetime, *, late: datetime) -> None:
-        """Judge (after, until]; what lies above the watermark may be undecided, unless it is as old as ``late``."""
+        """Judge (after, until]. Times above the watermark may be undecided, unless they are as old as ``late``."""
         position = after
         for _ in range(AGAIN):
             watermark = self._job.watermark
@@ -80,13 +80,13 @@ class Verdicts:
             position = decided
             undecided = self._undecided(position, until, late)
             again = self._store.job(self._name) or self._job
-            # Nodes work on while we read: what was undecided a moment ago may have its verdict by now.
+            # Nodes go on during the audit: an undecided time may have its verdict by now.
             if undecided.missing == 0 or again.watermark == watermark:
                 break
             self._job = again
         self._close_gap()
         undecided.add_to(self._report)
-        for row in (one for one in undecided.strays if not self._rewound.covers(one.at)):
+        for row in (stray for stray in undecided.strays if not self._rewound.covers(stray.at)):
             self._report.add(self._words.stray(row))
         if undecided.missing and undecided.first is not None:
             self._report.add(self._words.undecided(undecided.first, undecided.missing, self._job.watermark))
@@ -109,10 +109,10 @@ class Verdicts:
     def _look_at_ranges(self, after: datetime, until: datetime) -> list[LedgerRange]:
         """Check the ends and the count of every range; return the long ones by time."""
         longs: list[LedgerRange] = []
-        for one in self._ranges(after, until):
-            verdict = one.range
+        for ledger_range in self._ranges(after, until):
+            verdict = ledger_range.range
             if (verdict.count is None or verdict.count > WINDOW) and len(longs) < MOST_LONG:
-                longs.append(one)
+                longs.append(ledger_range)
             if verdict.first <= after or verdict.last > until:
                 continue
             outside = [at for at in (verdict.first, verdict.last) if not self._nominals.has(at)]
@@ -122,10 +122,10 @@ class Verdicts:
                 count = self._nominals.count(verdict.first - MICROSECOND, verdict.last, verdict.count + MOST_ROWS)
                 if count != verdict.count:
                     self._report.add(self._words.miscounted(verdict, count))
-        return sorted(longs, key=lambda one: one.range.first)
+        return sorted(longs, key=lambda long_range: long_range.range.first)
 
     def _long(self, long: LedgerRange, after: datetime, until: datetime) -> None:
-        """Judge the nominal times that one long range speaks for, without walking them."""
+        """Judge the nominal times that a long range covers, without walking them."""
         if after >= until:
             return
         self._close_gap()
@@ -174,9 +174,11 @@ class Verdicts:
         for row in rows:
             by_time[row.at].append(row)
         covers: dict[int, list[LedgerRange]] = defaultdict(list)
-        for one in ranges:
-            for index in range(bisect_left(times, one.range.first), bisect_right(times, one.range.last)):
-                covers[index].append(one)
+        for ledger_range in ranges:
+            for index in range(
+                bisect_left(times, ledger_range.range.first), bisect_right(times, ledger_range.range.last)
+            ):
+                covers[index].append(ledger_range)
         for index, at in enumerate(times):
             self._nominal(at, by_time.pop(at, []), covers.get(index, []))
         for at in sorted(by_time):
@@ -190,7 +192,7 @@ class Verdicts:
                     self._report.add(self._words.stray(row))
 
     def _nominal(self, at: datetime, rows: list[Row], ranges: list[LedgerRange]) -> None:
-        """Judge one nominal time."""
+        """Judge a nominal time."""
         scheduled = [row for row in rows if row.scheduled]
         ahead = [row for row in rows if row.origin is Origin.BACKFILL and row.under_its_key]
         verdicts = scheduled or ([] if ranges else ahead)
@@ -200,7 +202,7 @@ class Verdicts:
         if scheduled and ranges and self._rewound.covers(at):
             ranges = []
         if len(scheduled) + len(ranges) > 1:
-            self._report.add(self._words.two_verdicts(at, scheduled, [one.range for one in ranges]))
+            self._report.add(self._words.two_verdicts(at, scheduled, [ledger_range.range for ledger_range in ranges]))
         for row in rows:
             if row.origin is Origin.BACKFILL and (done := succeeded_before(row, rows)) is not None:
                 self._report.add(self._words.backfilled_again(at, done.id, row.id))
@@ -233,14 +235,14 @@ class Verdicts:
                 return
 
     def _close_gap(self) -> None:
-        """Report the nominal times without verdict that directly follow one another, as one finding."""
+        """Report neighbouring nominal times without a verdict as a single finding."""
         gap, self._gap = self._gap, None
         if gap is None:
             return
         again = self._store.job(self._name)
         horizon = None if again is None else again.horizon
         if horizon is not None and gap.first <= horizon:
-            # Pruned while we read: the record is gone.
+            # Pruned during the audit: the record is gone.
             pruned = self._number(gap.first - MICROSECOND, min(gap.last, horizon))
             self._report.expected -= pruned
             self._report.missed -= pruned
@@ -254,34 +256,34 @@ class Verdicts:
     # --- undecided: above the watermark ---------------------------------------------------------------------------
 
     def _undecided(self, after: datetime, until: datetime, late: datetime) -> _Undecided:
-        found = _Undecided()
+        undecided = _Undecided()
         paused_now = self._job.paused_at is not None
         for begin, end, paused in split(after, until, self._pauses):
             if paused:
-                found.skipped += self._number(begin, end) - self._stand_ahead(begin, end, found)
+                undecided.skipped += self._number(begin, end) - self._stand_ahead(begin, end, undecided)
                 continue
             old = begin if paused_now else max(begin, min(end, late))
-            missing = self._number(begin, old) - self._stand_ahead(begin, old, found)
+            missing = self._number(begin, old) - self._stand_ahead(begin, old, undecided)
             if missing > 0:
                 first = self._nominals.next_after(begin)
-                found.first = found.first or first
-                found.missing += missing
-            found.pending += max(0, self._number(old, end) - self._stand_ahead(old, end, found))
-        return found
+                undecided.first = undecided.first or first
+                undecided.missing += missing
+            undecided.pending += max(0, self._number(old, end) - self._stand_ahead(old, end, undecided))
+        return undecided
 
-    def _stand_ahead(self, after: datetime, until: datetime, found: _Undecided) -> int:
-        """Count the nominal times in (after, until] that have an occurrence already: acquired or backfilled by name."""
+    def _stand_ahead(self, after: datetime, until: datetime, undecided: _Undecided) -> int:
+        """Count the nominal times in (after, until] that already have an occurrence: acquired or backfilled by name."""
         if after >= until:
             return 0
         number = 0
         for row in self._rows(after, until):
             if not self._nominals.has(row.at):
-                if row.scheduled and not self._nominals.kept_elsewhere(row.at) and len(found.strays) < MOST_ROWS:
-                    found.strays.append(row)
+                if row.scheduled and not self._nominals.kept_elsewhere(row.at) and len(undecided.strays) < MOST_ROWS:
+                    undecided.strays.append(row)
             elif row.under_its_key and (row.scheduled or row.origin is Origin.BACKFILL):
                 number += 1
-                found.ahead[row.state] += 1
-                found.ran += row.started
+                undecided.ahead[row.state] += 1
+                undecided.ran += row.started
         return number
 
     # --- counting and reading -------------------------------------------------------------------------------------
@@ -323,7 +325,7 @@ class _Undecided:
         self.strays: list[Row] = []
 
     def add_to(self, report: JobReport) -> None:
-        """Count all of it."""
+        """Add these counts to the report."""
         tally(report, State.SKIPPED, self.skipped)
         tally(report, State.MISSED, self.missing)
         tally(report, State.PENDING, self.pending)

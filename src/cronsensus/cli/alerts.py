@@ -32,13 +32,13 @@ def alerts() -> None:
 def _loaded(name: str | None) -> Scheduler:
     if name is not None:
         Invocation.current().app = name
-    found = load_application(name).scheduler
-    if found.alerts is None:
+    scheduler = load_application(name).scheduler
+    if scheduler.alerts is None:
         raise CommandError(
             "this application declares no alerts",
             then="write Scheduler(url, alerts=[Alert('https://…', on=['failed', 'missed'])]), or set CRONSENSUS_ALERTS",
         )
-    return found
+    return scheduler
 
 
 @alerts.command("list")
@@ -52,33 +52,34 @@ def list_(name: str | None) -> None:
     assert scheduler.alerts is not None  # noqa: S101 - for the type checker
     try:
         with opened_store() as store:
-            silent = list_muted(store)
-    except StoreError as error:  # no node has made it yet, say; the alerts are known all the same
+            muted = list_muted(store)
+    except StoreError as error:  # perhaps no node has made it yet; the alerts are known all the same
         print_message(f"what is muted is not known: {error}")
-        silent = []
+        muted = []
     rows = [
-        {"name": one.name, "on": list(one.on), "jobs": list(one.jobs), "target": one.shown_target}
-        for one in scheduler.alerts.by_name.values()
+        {"name": alert.name, "on": list(alert.on), "jobs": list(alert.jobs), "target": alert.shown_target}
+        for alert in scheduler.alerts.by_name.values()
     ]
     quiet = [
-        {"job": one.job, "by": one.by, "reason": one.reason, "seconds": one.left.total_seconds()} for one in silent
+        {"job": alert.job, "by": alert.by, "reason": alert.reason, "seconds": alert.left.total_seconds()}
+        for alert in muted
     ]
     if output.printed_json({"alerts": rows, "muted": quiet}):
         return
     output.table(
         ["alert", "on", "jobs", "to"],
         [
-            [Cell(one.name, "bold"), ", ".join(one.on), ", ".join(one.jobs), one.shown_target]
-            for one in scheduler.alerts.by_name.values()
+            [Cell(alert.name, "bold"), ", ".join(alert.on), ", ".join(alert.jobs), alert.shown_target]
+            for alert in scheduler.alerts.by_name.values()
         ],
         prose=("on", "to"),
     )
-    if silent:
+    if muted:
         output.line()
         output.heading("Muted")
         output.table(
             ["job", "for", "by", "reason"],
-            [[Cell(one.job, "bold"), brief_duration(one.left), one.by, one.reason] for one in silent],
+            [[Cell(alert.job, "bold"), brief_duration(alert.left), alert.by, alert.reason] for alert in muted],
         )
 
 
@@ -96,9 +97,9 @@ def test(name: str | None, alert: str | None) -> int:
     if alert is not None and alert not in known.by_name:
         raise CommandError(f"no alert is called {alert!r}; there are {', '.join(known.by_name)}")
     failed: dict[str, str | None] = {}
-    for one in known.by_name.values():
-        if alert in {None, one.name}:
-            failed[one.name] = known.try_out(one, scheduler.settings.namespace)
+    for declared in known.by_name.values():
+        if alert in {None, declared.name}:
+            failed[declared.name] = known.try_out(declared, scheduler.settings.namespace)
     if not output.printed_json({"sent": [{"alert": name, "error": error} for name, error in failed.items()]}):
         for called, error in failed.items():
             output.line(Cell(f"{called}: {error or 'sent'}", "red" if error else "green"))

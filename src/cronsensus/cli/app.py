@@ -1,8 +1,8 @@
-"""Find what a command works on: the application's Scheduler, or only its store.
+"""Find the target of a command: the application's Scheduler, or only its store.
 
-An application is named by ``--app``, ``CRONSENSUS_APP`` or ``[tool.cronsensus] app``; else the first of ``jobs.py``,
-``tasks.py``, ``app.py`` and ``main.py`` in this folder that holds exactly one Scheduler is taken, and we say so. A
-command that needs only a store takes ``--url``, and then imports no application.
+An application is named by ``--app``, ``CRONSENSUS_APP`` or ``[tool.cronsensus] app``. Otherwise the first of
+``jobs.py``, ``tasks.py``, ``app.py`` and ``main.py`` in this folder with exactly one Scheduler is taken, with a
+message. A command that needs only a store takes ``--url``, and then imports no application.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ HOW_TO_SAY = "name it: cronsensus --app MODULE:ATTR …, or CRONSENSUS_APP, or a
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """A Scheduler, and under which name it was found."""
+    """A Scheduler, and the name under which it was found."""
 
     scheduler: Scheduler
     name: str
@@ -58,23 +58,23 @@ def read_settings() -> Settings:
 
 
 def load_application(name: str | None = None, **flags: Any) -> Application:
-    """Load the application called ``name``, or else the one that the settings name, or else the one that lies here.
+    """Load the application called ``name``; else that of the settings; else that of this folder.
 
     Args:
         name: ``MODULE:ATTR``, as an argument of a command.
-        flags: further settings that were given as options; those that are ``None`` were not.
+        flags: further settings from options; ``None``: the option was not given.
 
     Raises:
-        CommandError: there is none, or it cannot be imported; says what to type.
+        CommandError: there is no application, or it cannot be imported; the message says what to type.
     """
-    found = _found(name)
-    if found is None:
+    application = _found(name)
+    if application is None:
         raise CommandError(
             "there is no application here",
             why=f"none of {', '.join(CANDIDATES)} in {Path.cwd()} holds a Scheduler",
             then=_how_to_say(),
         )
-    return apply_flags(found, **{key: value for key, value in flags.items() if value is not None})
+    return apply_flags(application, **{key: value for key, value in flags.items() if value is not None})
 
 
 def _found(name: str | None = None) -> Application | None:
@@ -82,26 +82,26 @@ def _found(name: str | None = None) -> Application | None:
     return load_scheduler(name) if name else _discover()
 
 
-def apply_flags(found: Application, **flags: Any) -> Application:
-    """Let flags override what the application's code says, and tell what it overrides itself.
+def apply_flags(application: Application, **flags: Any) -> Application:
+    """Let flags override the application's own settings; print a note on settings that the application overrides.
 
     Someone who sets ``CRONSENSUS_URL`` expects it to count, and would look for their runs in another store.
     """
-    found.scheduler.configure(Invocation.current().flags() | flags)
-    Invocation.current().scheduler = found.scheduler
-    effective, outside = found.scheduler.settings, read_settings()
+    application.scheduler.configure(Invocation.current().flags() | flags)
+    Invocation.current().scheduler = application.scheduler
+    effective, outside = application.scheduler.settings, read_settings()
     for name in ("url", "namespace"):
         elsewhere = outside.source(name) not in {"default", "flag"}
         if effective.source(name) == "argument" and elsewhere and outside.value(name) != effective.value(name):
             message_once(
                 f"note: {outside.source(name)} says {name} {outside.shown(name)}, which does not count: "
-                f"{clean_text(found.name)} gives {effective.shown(name)} itself (--{name} would count)"
+                f"{clean_text(application.name)} gives {effective.shown(name)} itself (--{name} would count)"
             )
-    return found
+    return application
 
 
 def read_settled() -> Settings | None:
-    """Return the settings if they name the store and no application can change that; ``None``: one can, or none do."""
+    """Return the settings if they name the store, and no application can change that; else ``None``."""
     known, invocation = read_settings(), Invocation.current()
     if invocation.url is not None:
         return known
@@ -111,8 +111,12 @@ def read_settled() -> Settings | None:
 
 def known_settings() -> tuple[Settings, str | None]:
     """Return the settings that a node would have here, and the application whose arguments are among them."""
-    found = _found()
-    return (read_settings(), None) if found is None else (apply_flags(found).scheduler.settings, found.name)
+    application = _found()
+    return (
+        (read_settings(), None)
+        if application is None
+        else (apply_flags(application).scheduler.settings, application.name)
+    )
 
 
 @contextlib.contextmanager
@@ -120,8 +124,8 @@ def opened_store(*, check: bool = True, writable: bool = False) -> Iterator[Stor
     """Open the store that the command is about, and close it afterwards.
 
     Args:
-        check: refuse a store that cannot be used as it is, with the reason.
-        writable: refuse a store that can only be read, such as a backup or a standby, too.
+        check: refuse a store that cannot be used as it is, and give the reason.
+        writable: also refuse a store that can only be read, such as a backup or a standby.
 
     Raises:
         CommandError: no store was named.
@@ -140,11 +144,11 @@ def opened_store(*, check: bool = True, writable: bool = False) -> Iterator[Stor
 
 
 def check_store(store: Store, *, writable: bool = False) -> None:
-    """Refuse a store that cannot be used as it is, with the reason; say so if it takes long to answer.
+    """Refuse a store that cannot be used as it is, and give the reason; print a message if it takes long to answer.
 
     Args:
-        store: as opened.
-        writable: refuse one that can only be read, too.
+        store: the opened store.
+        writable: also refuse a store that can only be read.
 
     Raises:
         StoreError: it cannot be used.
@@ -160,7 +164,7 @@ def check_store(store: Store, *, writable: bool = False) -> None:
     except StoreReadOnly as error:
         if writable:
             raise
-        # A backup or a standby can be looked at. A command that writes gets the same error when it does.
+        # A backup or a standby can be read. A command that writes gets the same error then.
         what = str(error).partition(";")[0]
         message_once(f"note: {what}: it is only read, and tells nothing of which nodes are alive now")
 
@@ -172,7 +176,7 @@ def code_at_hand() -> Scheduler | None:
 
 
 def _how_to_say() -> str:
-    """Return what to type, with the names that a file lying here would have."""
+    """Return what to type, with the name of an application in a file of this folder."""
     for file in sorted(Path.cwd().glob("*.py"))[:_MOST_FILES]:
         with contextlib.suppress(OSError, ValueError):
             made = _MAKES_ONE.search(file.read_text())
@@ -183,16 +187,16 @@ def _how_to_say() -> str:
 
 
 def _store() -> tuple[Store, bool]:
-    """Return the store, and whether it is ours to close."""
+    """Return the store, and whether the caller has to close it."""
     from cronsensus.stores import open_store
 
     known = read_settings()
-    # With --url on the command line nothing of the application can change the answer. Else its own url comes before
-    # that of the environment, as it does in its nodes: a command must not look at another store than they.
+    # With --url on the command line nothing of the application can change the store. Otherwise its own url comes before
+    # that of the environment, as in its nodes: a command must not read another store than they use.
     if Invocation.current().url is None:
-        found = _found()
-        if found is not None:
-            return apply_flags(found).scheduler.store, False
+        application = _found()
+        if application is not None:
+            return apply_flags(application).scheduler.store, False
         if known.source("url") == "default":
             if not Path(DEFAULT_FILE).exists():
                 raise CommandError(
@@ -237,7 +241,7 @@ def _is_dotted(name: str) -> bool:
 
 
 def _with_colon(name: str) -> str | None:
-    """Return ``MODULE:ATTR`` if that is what was written with a dot between the two."""
+    """Return ``MODULE:ATTR`` if the name is that with a dot in place of the colon."""
     module_name, _, attribute = name.rpartition(".")
     try:
         known = bool(module_name) and attribute in _schedulers(import_module(module_name))
@@ -247,10 +251,10 @@ def _with_colon(name: str) -> str | None:
 
 
 def import_module(module_name: str) -> ModuleType:
-    """Import a module of this folder, or an installed one.
+    """Import a module of this folder, or an installed module.
 
     Raises:
-        CommandError: there is none, or it raises; says what to type.
+        CommandError: there is none, or it raises; the message says what to type.
     """
     here = str(Path.cwd())
     if here not in sys.path:
@@ -277,7 +281,7 @@ def _no_module(module_name: str, missing: str) -> CommandError:
 
 
 def _broken(module_name: str, error: BaseException) -> CommandError:
-    """Tell an error in the user's code by the user's own frames: neither ours nor the import system's."""
+    """Describe an error in the user's code by the user's own frames, without those of the library and of imports."""
     ours = str(Path(__file__).parents[1])
     lines = [f"{type(error).__name__}: {error}"]
     if isinstance(error, SystemExit):
@@ -296,17 +300,17 @@ def _broken(module_name: str, error: BaseException) -> CommandError:
 def _attribute(module: ModuleType, module_name: str, attribute: str) -> Scheduler:
     from cronsensus.scheduler import Scheduler
 
-    found: Any = module
+    value: Any = module
     for part in attribute.split("."):
-        if not hasattr(found, part):
+        if not hasattr(value, part):
             names = list(_schedulers(module)) or [name for name in vars(module) if not name.startswith("_")]
             close = get_close_matches(part, names, n=1) or (names if len(names) == 1 else [])
             hint = f"; did you mean '{module_name}:{close[0]}'?" if close else ""
             raise CommandError(f"{module_name!r} has no attribute {part!r}{hint}", then=_say_app(module, module_name))
-        found = getattr(found, part)
-    if isinstance(found, Scheduler):
-        return found
-    kind = "the class" if found is Scheduler else f"of type {type(found).__name__}"
+        value = getattr(value, part)
+    if isinstance(value, Scheduler):
+        return value
+    kind = "the class" if value is Scheduler else f"of type {type(value).__name__}"
     raise CommandError(f"'{module_name}:{attribute}' is {kind}, not a Scheduler", then=_say_app(module, module_name))
 
 
@@ -321,19 +325,19 @@ def _schedulers(module: ModuleType) -> dict[str, Scheduler]:
     """Return the Schedulers of a module by name, each object once."""
     from cronsensus.scheduler import Scheduler
 
-    found: dict[str, Scheduler] = {}
+    schedulers: dict[str, Scheduler] = {}
     for name, value in vars(module).items():
-        if isinstance(value, Scheduler) and value not in found.values():
-            found[name] = value
-    return found
+        if isinstance(value, Scheduler) and value not in schedulers.values():
+            schedulers[name] = value
+    return schedulers
 
 
 def _only_one(module: ModuleType, module_name: str) -> Application:
-    found = _schedulers(module)
-    if len(found) == 1:
-        name, scheduler = next(iter(found.items()))
+    schedulers = _schedulers(module)
+    if len(schedulers) == 1:
+        name, scheduler = next(iter(schedulers.items()))
         return Application(scheduler, f"{module_name}:{name}")
-    holds = f"{len(found)} Schedulers" if found else "no Scheduler"
+    holds = f"{len(schedulers)} Schedulers" if schedulers else "no Scheduler"
     raise CommandError(f"{module_name!r} holds {holds}", then=_say_app(module, module_name))
 
 
@@ -344,14 +348,14 @@ def _discover() -> Application | None:
             text = path.read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
-        # Importing runs code: not that of a main.py which has nothing to do with us.
+        # Importing runs code, so do not import a main.py that does not use the library.
         if "cronsensus" not in text and "scheduler" not in text.lower():
             continue
         module = import_module(path.stem)
         if _schedulers(module):
-            found = _only_one(module, path.stem)
-            message_once(f"using {clean_text(found.name)} (found in {candidate})")
-            return found
+            application = _only_one(module, path.stem)
+            message_once(f"using {clean_text(application.name)} (found in {candidate})")
+            return application
     return None
 
 
@@ -361,8 +365,8 @@ def complete_app(_ctx: click.Context, _param: click.Parameter, incomplete: str) 
 
 
 def complete_job(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Return names of jobs in the store; nothing where that cannot be asked."""
-    # What we usually say on stderr would land in the line that is being typed.
+    """Return names of jobs in the store; nothing if it cannot be read."""
+    # Messages on stderr would land in the line that is being typed.
     with ctx.scope(cleanup=False), contextlib.redirect_stderr(io.StringIO()):
         try:
             with opened_store() as store:

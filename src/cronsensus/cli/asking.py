@@ -1,4 +1,4 @@
-"""Ask somebody before something large is done."""
+"""Ask for confirmation before something large is done."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from cronsensus.cli.errors import FAILED, CommandError
 def confirm_act(
     question: str, *, about: str = "these should run", then: str = "the same with --yes; or with --dry-run to see them"
 ) -> None:
-    """Return if somebody says yes.
+    """Ask for confirmation, and return if it is given.
 
     Args:
-        question: what is asked.
-        about: what could not be asked, where there is no terminal.
+        question: the question.
+        about: what the question is about, for the error where there is no terminal.
         then: what to type there.
 
     Raises:

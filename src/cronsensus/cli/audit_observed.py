@@ -13,20 +13,20 @@ from cronsensus.insight.time_words import format_count, read_time
 
 
 def audit_observed(output: Output, names: Collection[str], since: str | None, until: str | None) -> int:
-    """Print a row for each job, and one sentence of all."""
+    """Print a row for each job, and a sentence on all."""
     with opened_store() as store:
         now = store.now()
-        found = read_observed(
+        observed = read_observed(
             store,
             jobs=names,
             since=None if since is None else read_time(since, now, what="--from"),
             until=None if until is None else read_time(until, now, what="--to"),
         )
-    if output.printed_json(dataclasses.asdict(found) | {"prevented": _prevented(found)}):
+    if output.printed_json(dataclasses.asdict(observed) | {"prevented": _prevented(observed)}):
         return OK
     rows: list[Row] = [
-        [Cell(one.job, "bold"), *(f"{count:,}" for count in (one.times, one.runs, one.replicas, one.prevented))]
-        for one in found.jobs
+        [Cell(job.job, "bold"), *(f"{count:,}" for count in (job.times, job.runs, job.replicas, job.prevented))]
+        for job in observed.jobs
     ]
     output.table(
         ["job", "times", "runs", "replicas", "prevented"],
@@ -34,24 +34,24 @@ def audit_observed(output: Output, names: Collection[str], since: str | None, un
         empty="nothing was observed yet: a process records what it ran after 15 s, and then every 5 minutes",
         prose=("job",),
     )
-    if found.forgotten:
-        print_message(f"{format_count(found.forgotten, 'run')} are missing: the store was away for too long")
-    if found.jobs:
-        output.line(Cell(describe_observed(found), "bold"))
+    if observed.forgotten:
+        print_message(f"{format_count(observed.forgotten, 'run')} are missing: the store was away for too long")
+    if observed.jobs:
+        output.line(Cell(describe_observed(observed), "bold"))
     return OK
 
 
-def describe_observed(found: Observed) -> str:
-    """Return what was observed, in one sentence."""
-    times = sum(one.times for one in found.jobs)
-    replicas = max(one.replicas for one in found.jobs)
-    guarded = sum(one.guarded for one in found.jobs)
+def describe_observed(observed: Observed) -> str:
+    """Return what was observed, in a sentence."""
+    times = sum(job.times for job in observed.jobs)
+    replicas = max(job.replicas for job in observed.jobs)
+    guarded = sum(job.guarded for job in observed.jobs)
     also = f" (of which a guarded process ran {guarded:,} too)" if guarded else ""
     return (
         f"{format_count(times, 'time')}{also}, {format_count(replicas, 'replica')}: would have prevented "
-        + format_count(_prevented(found), "run")
+        + format_count(_prevented(observed), "run")
     )
 
 
-def _prevented(found: Observed) -> int:
-    return sum(one.prevented for one in found.jobs)
+def _prevented(observed: Observed) -> int:
+    return sum(job.prevented for job in observed.jobs)

@@ -60,18 +60,18 @@ def consume(names: tuple[str, ...], broker: str | None, **flags: Any) -> None:
             consumers |= _find_consumers(name)
         _require_broker(broker, " ".join(names))
         assert broker is not None  # noqa: S101 - required
-        for name, one in consumers.items():
-            apply_flags(Application(one.scheduler, name), **{key: value for key, value in flags.items() if value})
+        for name, consumer in consumers.items():
+            apply_flags(Application(consumer.scheduler, name), **{key: value for key, value in flags.items() if value})
         scheduler = next(iter(consumers.values())).scheduler
         known = scheduler.settings
         start_logging(known.log_format, known.log_level, node=scheduler.node_name)
         if known.log_level.lower() != "debug":
-            # What it says of connections is logged here, in a line each.
+            # The library logs connections itself, in a line each.
             logging.getLogger("pika").setLevel(logging.CRITICAL)
         if known.log_format == "text":
-            for name, one in consumers.items():
-                store = one.scheduler.settings.shown("url")
-                print_message(f"{name}: queue {one.queue!r} at {mask(broker)}, store {store}; Ctrl-C ends it")
+            for name, consumer in consumers.items():
+                store = consumer.scheduler.settings.shown("url")
+                print_message(f"{name}: queue {consumer.queue!r} at {mask(broker)}, store {store}; Ctrl-C ends it")
         _run_all(consumers, broker, signals)
 
 
@@ -87,7 +87,7 @@ def _require_broker(broker: str | None, names: str) -> None:
 
 
 def _run_all(consumers: Consumers, broker: str, signals: Any) -> None:
-    """Run each on a thread of its own, until a signal comes or one of them cannot go on."""
+    """Run each consumer on its own thread, until a signal comes or a consumer cannot go on."""
     errors: list[BaseException] = []
 
     def run(consumer: Consumer[..., Any]) -> None:
@@ -130,21 +130,21 @@ def _find_consumers(name: str) -> Consumers:
         raise CommandError(
             f"{name!r} is not MODULE:ATTR; did you mean '{before}:{last}'?", then=f"cronsensus consume {before}:{last}"
         ) from error
-    found = {
-        f"{module_name}:{own}": one
-        for own, one in vars(module).items()
-        if isinstance(one, Consumer) and (not colon or own == attribute)
+    consumers = {
+        f"{module_name}:{own}": value
+        for own, value in vars(module).items()
+        if isinstance(value, Consumer) and (not colon or own == attribute)
     }
-    if found:
-        return found
-    names = [own for own, one in vars(module).items() if isinstance(one, Consumer)]
-    then = " or ".join(f"cronsensus consume {module_name}:{own}" for own in names[:5])
-    then = then or 'make one there: @consumer(scheduler, "payments"), from cronsensus.integrations.rabbitmq'
+    if consumers:
+        return consumers
+    names = [own for own, value in vars(module).items() if isinstance(value, Consumer)]
+    next_step = " or ".join(f"cronsensus consume {module_name}:{own}" for own in names[:5])
+    next_step = next_step or 'make one there: @consumer(scheduler, "payments"), from cronsensus.integrations.rabbitmq'
     if not colon:
-        raise CommandError(f"there is no consumer in {module_name!r}", then=then)
+        raise CommandError(f"there is no consumer in {module_name!r}", then=next_step)
     if not hasattr(module, attribute):
         close = get_close_matches(attribute, names, n=1)
         hint = f"; did you mean '{module_name}:{close[0]}'?" if close else ""
-        raise CommandError(f"{module_name!r} has no attribute {attribute!r}{hint}", then=then)
+        raise CommandError(f"{module_name!r} has no attribute {attribute!r}{hint}", then=next_step)
     kind = type(getattr(module, attribute)).__name__
-    raise CommandError(f"{name!r} is of type {kind}, not a consumer", then=then)
+    raise CommandError(f"{name!r} is of type {kind}, not a consumer", then=next_step)

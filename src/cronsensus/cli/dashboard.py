@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cronsensus.stores.base import Store
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks whether a node has made the schema."""
+"""Seconds between two checks whether a node has made the schema."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -39,26 +39,26 @@ def add_dashboard_option(what: str) -> Callable[[F], F]:
 def open_server(
     source: Scheduler | Store, *, host: str = "127.0.0.1", port: int, read_only: bool = False, prefix: str = ""
 ) -> Server:
-    """Return a dashboard that listens, and say where.
+    """Return a dashboard that listens, and print its URL.
 
     Raises:
         CommandError: something else listens there.
-        InvalidOption, MissingExtra: as ``Server`` says.
+        InvalidOption, MissingExtra: as in ``Server``.
     """
     from cronsensus.dashboard.serving import PortTakenError, Server
 
     try:
-        found = Server(source, host=host, port=port, read_only=read_only, by=whoami(), prefix=prefix)
+        server = Server(source, host=host, port=port, read_only=read_only, by=whoami(), prefix=prefix)
     except PortTakenError as error:
         what, _, why = str(error).partition(": ")
-        then = "cronsensus dashboard --port 0 takes a free one"
-        raise CommandError(what, why=why.partition(";")[0], then=then) from error
-    if found.link == found.url:
-        who = "it asks for the password; without TLS that travels readable"
+        next_step = "cronsensus dashboard --port 0 takes a free one"
+        raise CommandError(what, why=why.partition(";")[0], then=next_step) from error
+    if server.link == server.url:
+        note = "it asks for the password; without TLS that travels readable"
     else:
-        who = "this machine only; who has this URL may look" + ("" if read_only else " and act")
-    print_message(f"dashboard: {found.link} ({who})")
-    return found
+        note = "this machine only; who has this URL may look" + ("" if read_only else " and act")
+    print_message(f"dashboard: {server.link} ({note})")
+    return server
 
 
 @click.command(cls=Command)

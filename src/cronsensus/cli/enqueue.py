@@ -1,4 +1,4 @@
-"""``cronsensus jobs enqueue``: ask for one run of a job with arguments of its own."""
+"""``cronsensus jobs enqueue``: enqueue a run of a job with its own arguments."""
 
 from __future__ import annotations
 
@@ -73,29 +73,29 @@ def enqueue(
     with opened_store() as store:
         view = require_job(store, job)
         code = Invocation.current().scheduler
-        one: Enqueued | Handle
+        run: Enqueued | Handle
         if code is not None:
-            asked = code.options(
+            options = code.options(
                 job, key=key, delay=delay, priority=priority, on_mismatch=on_mismatch, on_failed=on_failed
             )
-            one = asked.enqueue(*args, **kwargs)
+            run = options.enqueue(*args, **kwargs)
         else:
             if key is not None:
                 check_key(key)
-            given = {"args": args, "kwargs": kwargs} if args or kwargs else {}
-            item = Item(job=job, key=key, delay=delay or timedelta(0), priority=priority, **given)
+            arguments = {"args": args, "kwargs": kwargs} if args or kwargs else {}
+            item = Item(job=job, key=key, delay=delay or timedelta(0), priority=priority, **arguments)
             call: Call[Any] = Call(item, on_mismatch, on_failed)
-            (one,) = known_keys.enqueue_calls(store, [call], by=whoami())
-            if (wrong := known_keys.payload_mismatch(call, one, None, view.spec)) is not None:
+            (run,) = known_keys.enqueue_calls(store, [call], by=whoami())
+            if (wrong := known_keys.payload_mismatch(call, run, None, view.spec)) is not None:
                 raise wrong
         missing = describe_missing_node(store, view.spec)
-    if output.printed_json(made_data(one)):
+    if output.printed_json(made_data(run)):
         return
-    what = f"enqueued {one.job}: run {one.id} is" if one.created else f"{one.key} was enqueued before: run {one.id} was"
-    output.line(f"{what} {one.state}")
-    if missing and not one.state.final:
+    what = f"enqueued {run.job}: run {run.id} is" if run.created else f"{run.key} was enqueued before: run {run.id} was"
+    output.line(f"{what} {run.state}")
+    if missing and not run.state.final:
         print_message(f"note: {missing}")
-    print_message(f"follow it: cronsensus runs logs -f {one.id}")
+    print_message(f"follow it: cronsensus runs logs -f {run.id}")
 
 
 def _value(text: str) -> Any:
@@ -106,10 +106,10 @@ def _value(text: str) -> Any:
 
 
 def _read(kind: type, option: str, text: str | None) -> Any:
-    """Return what somebody typed as JSON, or nothing of that kind.
+    """Parse an option as JSON; without text, return an empty value of that kind.
 
     Raises:
-        InvalidOption: it is not JSON, or something else than a ``kind``.
+        InvalidOption: it is not JSON of this kind.
     """
     if text is None:
         return kind()

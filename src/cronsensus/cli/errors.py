@@ -1,4 +1,4 @@
-"""Errors as a person wants them: what happened, why, and the next thing to type; and the exit codes.
+"""Errors for people: what happened, why, and the next thing to type; and the exit codes.
 
 No traceback unless ``--debug`` asks for one.
 """
@@ -19,7 +19,7 @@ OK, FAILED, USAGE, UNREACHABLE = 0, 1, 2, 3
 STOPPED = 130
 """The exit code of a program that was stopped with Ctrl-C."""
 PIPE_CLOSED = 141
-"""The exit code when the reader of the output, such as head, ended: nothing failed, and nothing is ok either."""
+"""The exit code when the reader of the output, such as head, has ended: neither a failure nor a success."""
 
 
 class CommandError(click.ClickException):
@@ -54,7 +54,7 @@ _NEXT: list[tuple[type[BaseException], str]] = [
     (errors.OccurrenceTooOld, "take a later time, above what was pruned ('pruned up to' in cronsensus jobs show)"),
     (errors.ConfigurationError, "correct it where it was set; each setting and where it comes from: cronsensus config"),
 ]
-"""The next step for errors without one; most errors say the cause, and after a semicolon what to do."""
+"""The next step for errors that have none. Most errors name the cause, and after a semicolon what to do."""
 
 
 def report_error(
@@ -62,7 +62,7 @@ def report_error(
 ) -> int:
     """Print an error to stderr and return the exit code that it stands for; ``typed`` completes commands to type.
 
-    With ``as_json`` stdout gets it too, as the one document: ``{"error": {"message", "why", "next", "exit_code"}}``.
+    With ``as_json`` stdout gets it, too, as its only document: ``{"error": {"message", "why", "next", "exit_code"}}``.
     """
     if isinstance(error, click.exceptions.Abort):
         click.echo("stopped", err=True)
@@ -75,15 +75,20 @@ def report_error(
         # click 8.2 and later show the help this way when a group is called without a command.
         click.echo(str(error) or getattr(error, "message", ""), err=True)
         return USAGE
-    what, why, then, code = describe_error(error)
+    what, why, next_step, code = describe_error(error)
     if as_json:
-        told = {"message": mask(what), "why": mask(why) or None, "next": typed(mask(then)) or None, "exit_code": code}
-        click.echo(json.dumps({"error": told}, indent=2))
+        document = {
+            "message": mask(what),
+            "why": mask(why) or None,
+            "next": typed(mask(next_step)) or None,
+            "exit_code": code,
+        }
+        click.echo(json.dumps({"error": document}, indent=2))
     print_labelled("error", what, fg="red")
     if why:
         print_labelled("why", why)
-    if then:
-        print_labelled("next", typed(then))
+    if next_step:
+        print_labelled("next", typed(next_step))
     return code
 
 
@@ -100,7 +105,7 @@ def describe_error(error: BaseException) -> tuple[str, str, str, int]:
             what, _, then = str(error).partition("; ")
             return what, _cause(error), then or _next(error), code_of(error)
         case LookupError() if type(error) is LookupError:
-            # The store's word for a run that was pruned while we looked.
+            # The store raises it for a run that was pruned meanwhile.
             return str(error), "", "cronsensus runs list", USAGE
         case OSError():
             return f"{type(error).__name__}: {error}", "", "", USAGE
@@ -123,10 +128,10 @@ def code_of(error: BaseException) -> int:
 
 def print_labelled(label: str, text: str, *, fg: str | None = None) -> None:
     """Print ``label: text`` to stderr, further lines indented under the first."""
-    first, *more = clean_text(mask(text), lines=True).splitlines() or [""]
+    first, *following = clean_text(mask(text), lines=True).splitlines() or [""]
     colour = False if os.environ.get("NO_COLOR") else None
     click.secho(f"{label}: ".rjust(7), fg=fg, bold=True, nl=False, err=True, color=colour)
-    click.echo("\n       ".join([first, *more]), err=True)
+    click.echo("\n       ".join([first, *following]), err=True)
 
 
 def _usage(error: click.UsageError) -> tuple[str, str, str, int]:
@@ -136,8 +141,10 @@ def _usage(error: click.UsageError) -> tuple[str, str, str, int]:
         close = f"; did you mean {error.possibilities[0]!r}?" if error.possibilities else ""
         text = f"no such option {error.option_name!r}{close}"
         if error.ctx is not None and _takes_anything(error.ctx.command):
-            rest = f"if it is an argument, write -- before it: {path} NAME -- {error.option_name}; else: {path} --help"
-            return text, "", rest, USAGE
+            next_step = (
+                f"if it is an argument, write -- before it: {path} NAME -- {error.option_name}; else: {path} --help"
+            )
+            return text, "", next_step, USAGE
     # click names its own types, which are not what anybody typed.
     text = text.replace("is not a valid integer range", "is not a whole number")
     return text[:1].lower() + text[1:].rstrip(), "", f"{path} --help", USAGE
@@ -145,7 +152,7 @@ def _usage(error: click.UsageError) -> tuple[str, str, str, int]:
 
 def _takes_anything(command: click.Command) -> bool:
     """Whether what follows the command's name may be any text, such as -1."""
-    return any(isinstance(one, click.Argument) and one.name == "values" for one in command.params)
+    return any(isinstance(param, click.Argument) and param.name == "values" for param in command.params)
 
 
 def _cause(error: BaseException) -> str:
@@ -153,7 +160,7 @@ def _cause(error: BaseException) -> str:
     if cause is None:
         return ""
     text = str(cause).strip().splitlines()
-    # A driver may add the statement, and a mark below it, to the sentence, which is what one needs.
+    # A driver may add the statement, and a mark below it. The sentence is enough.
     shown = f"{type(cause).__name__}: {text[0]}" if text else type(cause).__name__
     return "" if text and text[0] in str(error) else shown
 

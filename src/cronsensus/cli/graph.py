@@ -1,4 +1,4 @@
-"""``cronsensus graph``: which job comes after which, and how far a night is."""
+"""``cronsensus graph``: the dependencies between jobs, and their states at a nominal time."""
 
 from __future__ import annotations
 
@@ -43,55 +43,62 @@ def graph(*, names: tuple[str, ...], job: str | None, time: str | None, as_merma
     else:
         with opened_store() as store:
             specs = list(every_edge(store))
-    found = graph_of(rules_of(specs))
-    for circle in found.circles:
+    chosen = graph_of(rules_of(specs))
+    for circle in chosen.circles:
         print_message(f"{' → '.join((circle[-1], *circle))} is a circle, so each waits for the last: cronsensus doctor")
     if job is not None:
-        if job not in found.jobs:
+        if job not in chosen.jobs:
             raise CommandError(f"{job!r} comes after no job, and none after it", then="cronsensus graph")
-        found = found.neighbours_of(job)
+        chosen = chosen.neighbours_of(job)
     states: dict[str, str] = {}
     at: datetime | None = None
     zone = zone_of(next((spec.trigger for spec in specs if spec.trigger), None), default_zone())
     if time is not None:
         with opened_store() as store:
             at = read_time(time, store.now(), tz=zone, what="--at")
-            states = states_at(store, found, at)
-            if found.jobs and not any(states.values()):
+            states = states_at(store, chosen, at)
+            if chosen.jobs and not any(states.values()):
                 print_message(
                     f"none of these jobs has the nominal time {exact_time(at, zone)}; see: cronsensus "
-                    f"ledger {found.jobs[0]}"
+                    f"ledger {chosen.jobs[0]}"
                 )
     rows = [
         {
-            "job": one,
-            "after": [{"job": rule.job, "when": rule.when, "which": rule.which} for rule in found.rules.get(one, ())],
-            "state": states.get(one),
+            "job": job_name,
+            "after": [
+                {"job": rule.job, "when": rule.when, "which": rule.which} for rule in chosen.rules.get(job_name, ())
+            ],
+            "state": states.get(job_name),
         }
-        for one in found.jobs
+        for job_name in chosen.jobs
     ]
     if output.printed_json({"at": at, "jobs": rows}):
         return
     if as_mermaid or as_dot:
-        output.line(write_mermaid(found, states) if as_mermaid else write_dot(found, states))
+        output.line(write_mermaid(chosen, states) if as_mermaid else write_dot(chosen, states))
         return
     if at is not None:
         output.heading(f"for {exact_time(at, zone)}")
-    _draw(output, found, states)
+    _draw(output, chosen, states)
 
 
-def _draw(output: Output, found: Graph, states: dict[str, str]) -> None:
-    if not found.jobs:
+def _draw(output: Output, graph: Graph, states: dict[str, str]) -> None:
+    if not graph.jobs:
         output.line("no job comes after another; write @scheduler.job(after=[…])")
-    for layer, names in enumerate(found.layers):
-        for one in names:
-            rules = found.rules.get(one, ())
-            said = ", ".join(
+    for layer, names in enumerate(graph.layers):
+        for name in names:
+            rules = graph.rules.get(name, ())
+            upstreams = ", ".join(
                 rule.job
                 + ("" if rule.when == "succeeded" else f" ({rule.when})")
                 + ("" if rule.which == "same" else f" ({rule.which})")
                 for rule in rules
             )
-            state = style_state(states[one]) if one in states else None
-            line = "    " * layer + one + (f"  ◂ {said}" if said else "") + (f"  [{state.text}]" if state else "")
+            state = style_state(states[name]) if name in states else None
+            line = (
+                "    " * layer
+                + name
+                + (f"  ◂ {upstreams}" if upstreams else "")
+                + (f"  [{state.text}]" if state else "")
+            )
             output.line(Cell(line, state.style if state else ""))

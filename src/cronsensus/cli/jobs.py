@@ -43,7 +43,7 @@ from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_edge, every_job, rules_of
 
 _LATEST = 20
-"""Ended occurrences among which the one that ended last is looked for."""
+"""The newest ended occurrences, among which the last end is found."""
 _LONGEST_RESULT = 60
 FINAL = tuple(state for state in State if state.final)
 
@@ -94,20 +94,22 @@ def list_(*, text: str | None, paused: bool, retired: bool, guarded: bool, after
     with opened_store() as store:
 
         def draw() -> None:
-            found = list(islice(filter(wanted, every_job(store, after=after, retired=retired)), limit + 1))
-            more = found[limit - 1].spec.name if len(found) > limit else None
-            _print_jobs(output, store, found[:limit], more, hidden)
+            views = list(islice(filter(wanted, every_job(store, after=after, retired=retired)), limit + 1))
+            more = views[limit - 1].spec.name if len(views) > limit else None
+            _print_jobs(output, store, views[:limit], more, hidden)
 
         output.show_live(store, draw, again=watch)
 
 
-def _print_jobs(output: Output, store: Store, found: list[JobView], more: str | None, hidden: set[str]) -> None:
+def _print_jobs(output: Output, store: Store, views: list[JobView], more: str | None, hidden: set[str]) -> None:
     now, zone = store.now(), default_zone()
     rows = []
-    for view in found:
-        # By id they come as they were created; a delayed or retried one may have ended long after the newest.
+    for view in views:
+        # They come in the order of creation. A delayed or retried occurrence may have ended long after the newest.
         ended = newest_whole(store, view.spec.name, states=FINAL, limit=_LATEST)
-        rows.append((view, max(ended, key=lambda one: one.finished_at or one.created_at, default=None)))
+        rows.append(
+            (view, max(ended, key=lambda occurrence: occurrence.finished_at or occurrence.created_at, default=None))
+        )
     if output.printed_json({"jobs": [job_data(view, last) for view, last in rows], "after": more}):
         return
     output.table(
@@ -132,27 +134,27 @@ def _print_jobs(output: Output, store: Store, found: list[JobView], more: str | 
         print_message(
             f"{format_count(len(hidden), 'guarded function')} not shown; see them: cronsensus jobs list --all"
         )
-    if any(not view.spec.guarded and view.spec.keeper is None for view in found) and not live_nodes(store):
+    if any(not view.spec.guarded and view.spec.keeper is None for view in views) and not live_nodes(store):
         print_message("no node is alive, so nothing runs; start one: cronsensus run MODULE:ATTR")
 
 
 def _schedule(view: JobView) -> str:
-    """Return when it runs, in words; of a job whose time another program keeps, which one."""
+    """Return when it runs, in words; of a job with a keeper, the keeper."""
     if view.spec.keeper is not None:
         return f"kept by {view.spec.keeper}"
     return "-" if view.spec.trigger is None else shorten(view.spec.trigger.describe(), 80)
 
 
 def _state(view: JobView, zone: tzinfo) -> Cell:
-    found = job_state(view, zone)
-    return Cell(found.text, style_state(found.state).style)
+    state = job_state(view, zone)
+    return Cell(state.text, style_state(state.state).style)
 
 
-def _follow(one: Enqueued | Handle) -> str:
+def _follow(run: Enqueued | Handle) -> str:
     code = Invocation.current().scheduler
-    function = None if code is None else code.declared.function_of(one.job)
+    function = None if code is None else code.declared.function_of(run.job)
     is_batch = function is not None and function.registered.part_of(Batch) is not None
-    return f"cronsensus runs {'watch' if is_batch else 'logs -f'} {one.id}"
+    return f"cronsensus runs {'watch' if is_batch else 'logs -f'} {run.id}"
 
 
 def _last_result(last: Occurrence | None, now: datetime) -> Cell:
@@ -185,7 +187,7 @@ def show(job: str) -> None:
             "args": mask_data(view.spec.args),
             "kwargs": mask_data(view.spec.kwargs),
             "times": times_data(times),
-            "runs": [occurrence_data(one) for one in recent],
+            "runs": [occurrence_data(run) for run in recent],
             "trail": [trail_data(entry) for entry in acts],
         }
     ):
@@ -216,8 +218,8 @@ def show(job: str) -> None:
         output.table(
             ["id", "for", "state", "node", "took", "reason"],
             [
-                [str(one.id), what_for(one, zone), style_state(one.state), one.node, took(one, now), one.reason]
-                for one in recent
+                [str(run.id), what_for(run, zone), style_state(run.state), run.node, took(run, now), run.reason]
+                for run in recent
             ],
             prose=("reason",),
             spare=("took", "node"),
@@ -233,7 +235,7 @@ def show(job: str) -> None:
 
 
 def _policies(view: JobView) -> str:
-    """Return the policies that differ from the defaults, and the two that one always wants to know."""
+    """Return the policies that differ from the defaults, and the two that are always of interest."""
     from dataclasses import fields
     from datetime import timedelta
 
@@ -291,10 +293,10 @@ def rewind(names: tuple[str, ...], *, everything: bool, reason: str, by: str) ->
     done: dict[str, Rewind] = {}
     refused: dict[str, str] = {}
     with opened_store() as store:
-        chosen = [one.view.spec.name for one in every_standstill(store)] if everything else names
-        for name in chosen:
+        job_names = [standstill.view.spec.name for standstill in every_standstill(store)] if everything else names
+        for name in job_names:
             require_job(store, name)
-        for name in dict.fromkeys(chosen):
+        for name in dict.fromkeys(job_names):
             try:
                 done[name] = rewind_job(store, name, by=by, why=reason)
             except InvalidTransition as error:
@@ -302,22 +304,22 @@ def rewind(names: tuple[str, ...], *, everything: bool, reason: str, by: str) ->
         now, zones = store.now(), JobZones(store)
         shown = {name: zones.find_zone(name) for name in done}
     code = FAILED if refused else OK
-    if output.printed_json({"rewound": {name: one.next_due for name, one in done.items()}, "refused": refused}):
+    if output.printed_json({"rewound": {name: rewound.next_due for name, rewound in done.items()}, "refused": refused}):
         return code
-    for name, one in done.items():
+    for name, rewound in done.items():
         following = (
             ""
-            if one.next_due is None
-            else f"; next {exact_time(one.next_due, shown[name])} ({relative_time(one.next_due, now)})"
+            if rewound.next_due is None
+            else f"; next {exact_time(rewound.next_due, shown[name])} ({relative_time(rewound.next_due, now)})"
         )
-        begin, end = exact_time(one.watermark_seen, shown[name]), exact_time(one.watermark, shown[name])
-        if one.watermark == one.watermark_seen:
+        begin, end = exact_time(rewound.watermark_seen, shown[name]), exact_time(rewound.watermark, shown[name])
+        if rewound.watermark == rewound.watermark_seen:
             output.line(f"{name} goes by the zone rules of this machine{following}")
         else:
             output.line(f"took {name} back from {begin} to {end}{following}")
     for text in refused.values():
         print_message(text)
-    if not chosen:
+    if not job_names:
         output.line("no job stands still")
     return code
 

@@ -44,7 +44,7 @@ def ledger(job: str, start: str, end: str, limit: int) -> None:
         zone = zone_of(view.spec.trigger, default_zone())
         since = read_time(start, now, tz=zone, what="--from")
         until = read_time(end, now, tz=zone, what="--to")
-        found = ledger_page(store, view, since, until, now=now, limit=limit)
+        page = ledger_page(store, view, since, until, now=now, limit=limit)
     if output.printed_json(
         {
             "job": job,
@@ -52,24 +52,24 @@ def ledger(job: str, start: str, end: str, limit: int) -> None:
             "to": until,
             "decided_up_to": view.watermark,
             "pruned_up_to": view.horizon,
-            "lines": [line_data(line) for line in found.lines],
-            "more_before": found.more_before,
+            "lines": [line_data(line) for line in page.lines],
+            "more_before": page.more_before,
         }
     ):
         return
     output.table(
         ["nominal time", "verdict", "reason", "node", "attempts", "started after", "took", "run"],
-        [_row(line, zone) for line in found.lines],
-        prose=("nominal time", "reason") if any(line.first != line.last for line in found.lines) else ("reason",),
+        [_row(line, zone) for line in page.lines],
+        prose=("nominal time", "reason") if any(line.first != line.last for line in page.lines) else ("reason",),
         spare=("took", "attempts", "started after", "node"),
         empty=f"no nominal time of {job} lies between {exact_time(since, zone)} and {exact_time(until, zone)}; "
         f"see: cronsensus next {job}",
     )
     if view.horizon is not None and view.horizon >= since:
         print_message(f"pruned up to {exact_time(view.horizon, zone)}: of those times nobody can say any more")
-    if found.more_before is not None:
-        print_message(f"there are older ones: add --to '{typed_time(found.more_before, zone)}', or a larger --limit")
-    if any(line.state == NO_VERDICT for line in found.lines):
+    if page.more_before is not None:
+        print_message(f"there are older ones: add --to '{typed_time(page.more_before, zone)}', or a larger --limit")
+    if any(line.state == NO_VERDICT for line in page.lines):
         print_message("a decided time without a verdict must not be: cronsensus audit")
 
 
@@ -77,15 +77,19 @@ def _row(line: LedgerLine, zone: tzinfo) -> Row:
     when = exact_time(line.first, zone)
     if line.first != line.last:
         when = f"{when} to {exact_time(line.last, zone)} ({'many' if line.count is None else line.count} times)"
-    one = line.occurrence
+    occurrence = line.occurrence
     verdict = Cell(line.state, "bold red") if line.state == NO_VERDICT else style_state(line.state)
-    if one is None:
+    if occurrence is None:
         return [when, verdict, str(line.text), "", "", "", "", ""]
     delay = "" if line.first_start is None else brief_duration(line.first_start - line.first)
     taken = (
-        brief_duration(one.finished_at - one.begun_at)
-        if one.finished_at is not None and one.begun_at is not None
+        brief_duration(occurrence.finished_at - occurrence.begun_at)
+        if occurrence.finished_at is not None and occurrence.begun_at is not None
         else ""
     )
-    attempts = str(one.attempt) + (f" ({one.crashes} crashed)" if one.crashes else "") if one.attempt else ""
-    return [when, verdict, shorten(str(line.text), 60), one.node, attempts, delay, taken, str(one.id)]
+    attempts = (
+        str(occurrence.attempt) + (f" ({occurrence.crashes} crashed)" if occurrence.crashes else "")
+        if occurrence.attempt
+        else ""
+    )
+    return [when, verdict, shorten(str(line.text), 60), occurrence.node, attempts, delay, taken, str(occurrence.id)]

@@ -1,4 +1,4 @@
-"""``cronsensus lint``: what is legal and rarely meant. The rules are in ``lint_rules``."""
+"""``cronsensus lint``: find what is allowed and rarely meant. The rules are in ``lint_rules``."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from cronsensus.triggers import cron
 
 
 def _together(findings: list[Finding]) -> list[tuple[str, Finding]]:
-    """Return the findings, those that say the same of several jobs as one, last: they drown the others."""
+    """Group equal findings of several jobs. The largest groups come last, where they do not hide the others."""
     same: dict[tuple[str, str], list[Finding]] = {}
-    for one in findings:
-        same.setdefault((one.rule, one.text), []).append(one)
+    for finding in findings:
+        same.setdefault((finding.rule, finding.text), []).append(finding)
     groups = sorted(same.values(), key=len)
-    return [(", ".join(one.job for one in group), group[0]) for group in groups]
+    return [(", ".join(first.job for first in group), group[0]) for group in groups]
 
 
 def _lint_expression(text: str, *, strict: bool) -> int:
@@ -29,13 +29,13 @@ def _lint_expression(text: str, *, strict: bool) -> int:
     findings = lint_expression(trigger, SystemClock().now())
     output = Output.current()
     if output.as_json:
-        rows = [{"rule": one.rule, "text": one.text, "advice": one.advice} for one in findings]
+        rows = [{"rule": finding.rule, "text": finding.text, "advice": finding.advice} for finding in findings]
         output.document({"expression": text, "means": trigger.describe(), "findings": rows})
     else:
-        for one in findings:
-            output.line(Cell(f"{text}: {one.rule}", "yellow"))
-            output.line(f"  {one.text}")
-            output.line(f"  {one.advice}")
+        for finding in findings:
+            output.line(Cell(f"{text}: {finding.rule}", "yellow"))
+            output.line(f"  {finding.text}")
+            output.line(f"  {finding.advice}")
         if findings:
             output.line(f"it means: {trigger.describe()}")
         else:
@@ -59,19 +59,22 @@ def lint(name: str | None, strict: bool) -> int:  # noqa: FBT001 - a flag
         return _lint_expression(name, strict=strict)
     if name is not None:
         Invocation.current().app = name
-    found = load_application(name)
-    specs = [job.spec for job in found.scheduler.jobs.values()]
-    findings = lint_jobs(specs, SystemClock().now(), rules_of(found.scheduler.declared.specs()))
+    application = load_application(name)
+    specs = [job.spec for job in application.scheduler.jobs.values()]
+    findings = lint_jobs(specs, SystemClock().now(), rules_of(application.scheduler.declared.specs()))
     output = Output.current()
     if output.as_json:
-        rows = [{"job": one.job, "rule": one.rule, "text": one.text, "advice": one.advice} for one in findings]
-        output.document({"app": found.name, "jobs": len(specs), "findings": rows})
+        rows = [
+            {"job": finding.job, "rule": finding.rule, "text": finding.text, "advice": finding.advice}
+            for finding in findings
+        ]
+        output.document({"app": application.name, "jobs": len(specs), "findings": rows})
     else:
-        for names, one in _together(findings):
-            output.line(Cell(f"{names}: {one.rule}", "yellow"))
-            output.line(f"  {one.text}")
-            output.line(f"  {one.advice}")
-        jobs = f"{format_count(len(specs), 'job')} of {found.name}"
+        for names, first in _together(findings):
+            output.line(Cell(f"{names}: {first.rule}", "yellow"))
+            output.line(f"  {first.text}")
+            output.line(f"  {first.advice}")
+        jobs = f"{format_count(len(specs), 'job')} of {application.name}"
         if findings:
             output.line(Cell(f"{format_count(len(findings), 'finding')} in {jobs}", "yellow"))
         else:

@@ -22,7 +22,7 @@ from cronsensus.triggers.zones import load_zone
 
 NOTHING_AFTER: Mapping[str, Sequence[Rule]] = MappingProxyType({})
 HERD = 3
-"""Jobs at the same moments from which on it is a herd."""
+"""So many jobs that fire at the same moments are a herd."""
 _SAMPLE = 5
 _YEAR = timedelta(days=370)
 _MANY = 10_000
@@ -30,7 +30,7 @@ _MANY = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something rarely meant."""
+    """Something that is allowed and rarely meant."""
 
     job: str
     rule: str
@@ -45,13 +45,15 @@ Found = Iterator[tuple[str, str, str]]
 def lint_jobs(
     specs: Sequence[JobSpec], now: datetime, after: Mapping[str, Sequence[Rule]] = NOTHING_AFTER
 ) -> list[Finding]:
-    """Return what there is to say about these definitions, by job; ``after``: what each comes after."""
-    # What comes after the same nominal time of another job has its schedule from there, and starts when that ends.
+    """Return findings on these definitions, by job; ``after``: the dependencies of each job."""
+    # A job that comes after the same nominal time of another has that schedule, and starts when the other ends.
     downstream = {name for name, rules in after.items() if any(rule.which == "same" for rule in rules)}
     scheduled = [spec for spec in specs if spec.name not in downstream]
-    found = [Finding(spec.name, *finding) for spec in specs for rule in _OF_JOBS for finding in rule(spec, now)]
-    found += [Finding(spec.name, *one) for spec in scheduled for rule in _OF_SCHEDULES for one in rule(spec, now)]
-    return sorted([*found, *_herds(scheduled, now)], key=lambda finding: (finding.job, finding.rule))
+    findings = [Finding(spec.name, *finding) for spec in specs for rule in _OF_JOBS for finding in rule(spec, now)]
+    findings += [
+        Finding(spec.name, *result) for spec in scheduled for rule in _OF_SCHEDULES for result in rule(spec, now)
+    ]
+    return sorted([*findings, *_herds(scheduled, now)], key=lambda finding: (finding.job, finding.rule))
 
 
 def _herds(specs: Sequence[JobSpec], now: datetime) -> Iterator[Finding]:
@@ -77,11 +79,11 @@ def _herds(specs: Sequence[JobSpec], now: datetime) -> Iterator[Finding]:
         calm = [spec.name for spec in group if spec.trigger is not None and not spec.trigger.jitter]
         if len(calm) >= HERD:
             at = exact_time(times[0], zone_of(group[0].trigger))
-            more = f" and {len(calm) - 5} more" if len(calm) > 5 else ""
+            further = f" and {len(calm) - 5} more" if len(calm) > 5 else ""
             yield Finding(
                 calm[0],
                 "herd",
-                f"{len(calm)} jobs fire at the same moments, next {at}: {', '.join(calm[:5])}{more}",
+                f"{len(calm)} jobs fire at the same moments, next {at}: {', '.join(calm[:5])}{further}",
                 'spread them: jitter="30s" in their triggers, or other minutes',
             )
 
@@ -114,14 +116,14 @@ def _slower_than_interval(spec: JobSpec, now: datetime) -> Found:
     policies, interval = spec.policies, _interval(spec.trigger, now)
     if interval is None or policies.timeout is None or policies.timeout <= interval:
         return
-    then = {"skip": "skips", "queue_one": "skips", "queue": "lets the queue grow"}.get(policies.overlap)
-    if then is not None:
+    effect = {"skip": "skips", "queue_one": "skips", "queue": "lets the queue grow"}.get(policies.overlap)
+    if effect is not None:
         yield (
             "timeout longer than interval",
             (
                 f"a run may take {brief_duration(policies.timeout)}, the next time comes after "
                 f"{brief_duration(interval)}, "
-                f"and overlap={policies.overlap} then {then}"
+                f"and overlap={policies.overlap} then {effect}"
             ),
             "a shorter timeout, a longer interval, or another overlap",
         )
@@ -204,7 +206,7 @@ def _slow_retries(spec: JobSpec, now: datetime) -> Found:
 
 
 def lint_expression(trigger: Trigger, now: datetime) -> list[Finding]:
-    """Return what there is to say about a trigger alone."""
+    """Return findings on a trigger alone."""
     spec = JobSpec(name="expression", function="expression", trigger=trigger)
     return [Finding(spec.name, *finding) for rule in _OF_TRIGGERS for finding in rule(spec, now)]
 
@@ -217,7 +219,7 @@ def _delays(policies: Policies) -> Iterator[timedelta]:
 
 
 def _interval(trigger: Trigger | None, now: datetime) -> timedelta | None:
-    """Return the shortest distance among the next nominal times."""
+    """Return the shortest distance between two of the next nominal times."""
     times = list(times_after(trigger, now, 20))
     return min((later - earlier for earlier, later in pairwise(times)), default=None)
 

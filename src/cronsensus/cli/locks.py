@@ -32,21 +32,21 @@ def list_(limit: int) -> None:
     output = Output.current()
     with opened_store() as store:
         now = store.now()
-        found = store.locks(limit=limit)
-    if output.printed_json({"locks": [dataclasses.asdict(one) for one in found]}):
+        held = store.locks(limit=limit)
+    if output.printed_json({"locks": [dataclasses.asdict(lock) for lock in held]}):
         return
     output.table(
         ["lock", "holder", "token", "held since", "ends in", "session"],
         [
             [
-                Cell(one.name, "bold"),
-                one.holder,
-                str(one.token),
-                relative_time(one.acquired_at, now),
-                brief_duration(one.expires_in),
-                one.session,
+                Cell(lock.name, "bold"),
+                lock.holder,
+                str(lock.token),
+                relative_time(lock.acquired_at, now),
+                brief_duration(lock.expires_in),
+                lock.session,
             ]
-            for one in found
+            for lock in held
         ],
         empty="no lock is held",
         prose=("lock",),
@@ -68,11 +68,11 @@ def break_(name: str, reason: str, by: str) -> None:
     with opened_store() as store:
         broken = store.break_lock(name, by=by, why=reason)
         if not broken:
-            held = ", ".join(dict.fromkeys(one.name for one in store.locks(limit=20))) or "none"
+            held = ", ".join(dict.fromkeys(lock.name for lock in store.locks(limit=20))) or "none"
             raise CommandError(
                 f"no process holds a lock {name!r}", why=f"held are: {held}", then="cronsensus locks list"
             )
-    if output.printed_json({"broken": [dataclasses.asdict(one) for one in broken]}):
+    if output.printed_json({"broken": [dataclasses.asdict(freed) for freed in broken]}):
         return
-    for one in broken:
-        output.line(f"freed {name}: it was held by {one.holder} under the token {one.token}")
+    for freed in broken:
+        output.line(f"freed {name}: it was held by {freed.holder} under the token {freed.token}")

@@ -1,6 +1,6 @@
-"""The format of a node's log: one line for people, or one JSON object for programs.
+"""The format of a node's log: lines for people, or JSON objects for programs.
 
-Every record made inside of a run, or about one, carries its job, number, key, attempt and token.
+Each record that is made in a run, or about a run, carries its job, id, key, attempt and token.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def start_logging(style: str, level: str, *, node: str) -> None:
 
 
 class LineHandler(logging.StreamHandler[TextIO]):
-    """Writes records; those that are logged ``together`` in one piece, as a node in a long queue logs hundreds at once.
+    """Writes records; those that are logged ``together`` in a single write, as a node with a long queue logs hundreds.
 
-    Each write to a stream lets go of the interpreter's lock, for which the threads of all jobs wait.
+    Each write to a stream releases the GIL, for which the threads of all jobs wait.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record, now or with those that follow."""
+        """Write a record, now or together with later ones."""
         try:
             line = (record, self.format(record) + self.terminator)
         except RecursionError:
@@ -64,10 +64,10 @@ class TextLines(logging.Formatter):
     """``2026-11-20 21:00:00.123Z INFO  shop.mail [send_digest 4711 #1]: …``: job, number of the run, attempt."""
 
     _second = -1, ""
-    """The last second of which a record was written, and how it is written."""
+    """The second of the last record, and its text."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as one line, with its traceback below."""
+        """Return the record as a line, with its traceback below."""
         second, known = int(record.created), self._second
         if second != known[0]:
             known = self._second = second, from_micros(second * 1_000_000).isoformat(" ").removesuffix("+00:00")
@@ -100,7 +100,7 @@ class JsonLines(logging.Formatter):
         if run is not None:
             data |= {"job": run.job, "run": run.id, "key": run.key, "attempt": run.attempt, "token": run.token}
         elif record.name.startswith("cronsensus."):
-            # What the node says about a run stands in the record itself: the run's context has ended by then.
+            # A record of the node about a run has these values itself: the run's context has ended by then.
             data |= {name: getattr(record, name) for name in _ABOUT if hasattr(record, name)}
         if record.exc_info:
             data["traceback"] = mask(self.formatException(record.exc_info))

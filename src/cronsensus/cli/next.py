@@ -108,7 +108,8 @@ def _job(name: str) -> Target:
 def times_data(times: Sequence[NextTime]) -> list[dict[str, Any]]:
     """Return next times as data for JSON."""
     return [
-        {"utc": one.utc, "local": one.local.isoformat(), "note": str(one.note) if one.note else None} for one in times
+        {"utc": time.utc, "local": time.local.isoformat(), "note": str(time.note) if time.note else None}
+        for time in times
     ]
 
 
@@ -118,12 +119,12 @@ def print_times(output: Output, times: Sequence[NextTime], zone: tzinfo, now: da
         ["local time", "UTC", "when", "note"],
         [
             [
-                "" if zone is UTC else exact_time(one.utc, zone),
-                exact_time(one.utc),
-                relative_time(one.utc, now),
-                str(one.note or ""),
+                "" if zone is UTC else exact_time(time.utc, zone),
+                exact_time(time.utc),
+                relative_time(time.utc, now),
+                str(time.note or ""),
             ]
-            for one in times
+            for time in times
         ],
         empty="it never fires again",
     )

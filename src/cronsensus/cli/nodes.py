@@ -40,59 +40,61 @@ def list_(*, ended: bool, limit: int, watch: bool) -> None:
     with opened_store() as store:
 
         def draw() -> None:
-            found = store.sessions(ended=ended, limit=limit)
-            _print_nodes(output, found, lives_of(store, found), store.now())
+            sessions = store.sessions(ended=ended, limit=limit)
+            _print_nodes(output, sessions, lives_of(store, sessions), store.now())
 
         output.show_live(store, draw, again=watch)
 
 
-def _print_nodes(output: Output, found: list[SessionView], lives: Mapping[str, Life], now: datetime) -> None:
-    if output.printed_json({"nodes": [session_data(one, lives.get(one.id)) for one in found]}):
+def _print_nodes(output: Output, sessions: list[SessionView], lives: Mapping[str, Life], now: datetime) -> None:
+    if output.printed_json({"nodes": [session_data(session, lives.get(session.id)) for session in sessions]}):
         return
-    # Where all nodes have the same, it is nothing to look at.
-    rules = ["tzdata"] if len({one.tzdata for one in found if one.tzdata}) > 1 else []
+    # If all nodes have the same version, do not show it.
+    rules = ["tzdata"] if len({session.tzdata for session in sessions if session.tzdata}) > 1 else []
     output.table(
         ["node", "state", "holds", "most", "lease", "since", "release", "version", *rules, "pid", "session"],
         [
             [
-                Cell(one.node, "bold"),
-                _state(one, lives.get(one.id), now),
-                str(one.holds),
-                str(one.concurrency),
-                _lease(one),
-                relative_time(one.started_at, now),
-                shorten(one.release, 12),
-                one.version,
-                *([one.tzdata] if rules else []),
-                str(one.pid),
-                one.id,
+                Cell(session.node, "bold"),
+                _state(session, lives.get(session.id), now),
+                str(session.holds),
+                str(session.concurrency),
+                _lease(session),
+                relative_time(session.started_at, now),
+                shorten(session.release, 12),
+                session.version,
+                *([session.tzdata] if rules else []),
+                str(session.pid),
+                session.id,
             ]
-            for one in found
+            for session in sessions
         ],
         empty="no node is running; start one: cronsensus run MODULE:ATTR",
         prose=("node", "state"),
         spare=("session", "version", "release", "pid", "most"),
     )
-    nodes_proper = [one for one in found if one.is_node]
+    nodes_proper = [session for session in sessions if session.is_node]
     if len(nodes_proper) == 1 and nodes_proper[0].ended_at is None:
         print_message("one node only: start another copy, and it takes over when this one dies")
 
 
-def _state(one: SessionView, life: Life | None, now: datetime) -> Cell:
+def _state(session: SessionView, life: Life | None, now: datetime) -> Cell:
     if life is not None:
-        style = style_state(one.state if life.is_alive else life.state).style
-        return Cell(f"{life.sentence}, no node" if not one.is_node else str(life.sentence), style)
-    # A session that was closed says so in more words than that.
-    why = f": {one.ended_why}" if one.ended_why and one.state != "closed" else ""
-    ended = "" if one.ended_at is None else f" {relative_time(one.ended_at, now)}"
-    return Cell(f"{one.state}{ended}{why}", style_state(one.state).style)
+        style = style_state(session.state if life.is_alive else life.state).style
+        return Cell(f"{life.sentence}, no node" if not session.is_node else str(life.sentence), style)
+    # The state of a closed session is reason enough.
+    why = f": {session.ended_why}" if session.ended_why and session.state != "closed" else ""
+    ended = "" if session.ended_at is None else f" {relative_time(session.ended_at, now)}"
+    return Cell(f"{session.state}{ended}{why}", style_state(session.state).style)
 
 
-def _lease(one: SessionView) -> str:
-    if one.ended_at is not None:
+def _lease(session: SessionView) -> str:
+    if session.ended_at is not None:
         return ""
-    left = one.expires_in
-    return f"{brief_duration(left)} left" if left > timedelta(0) else f"overdue by {brief_duration(-left)}"
+    remaining = session.expires_in
+    return (
+        f"{brief_duration(remaining)} left" if remaining > timedelta(0) else f"overdue by {brief_duration(-remaining)}"
+    )
 
 
 @nodes.command()
@@ -106,22 +108,22 @@ def drain(node: str, every: bool, reason: str, by: str) -> None:  # noqa: FBT001
     """
     output = Output.current()
     with opened_store() as store:
-        alive = [one for one in store.sessions() if one.state in {"alive", "draining"}]
-        found = [one for one in alive if node in {one.id, one.node}]
-        if not found:
-            names = ", ".join(dict.fromkeys(one.node for one in alive)) or "none"
+        alive = [session for session in store.sessions() if session.state in {"alive", "draining"}]
+        chosen = [node_session for node_session in alive if node in {node_session.id, node_session.node}]
+        if not chosen:
+            names = ", ".join(dict.fromkeys(node_session.node for node_session in alive)) or "none"
             raise CommandError(
                 f"no live node is called {node!r}", why=f"alive are: {names}", then="cronsensus nodes list"
             )
-        if len(found) > 1 and not every:
+        if len(chosen) > 1 and not every:
             raise CommandError(
-                f"{len(found)} nodes are called {node!r}",
-                why="\n".join(f"{one.id}  pid {one.pid}" for one in found),
+                f"{len(chosen)} nodes are called {node!r}",
+                why="\n".join(f"{node_session.id}  pid {node_session.pid}" for node_session in chosen),
                 then="give the session instead of the name, or --all",
             )
-        drained = [one for one in found if store.drain(one.id, by=by, why=reason)]
+        drained = [node_session for node_session in chosen if store.drain(node_session.id, by=by, why=reason)]
         store.notify()
-    if output.printed_json({"draining": [one.id for one in drained]}):
+    if output.printed_json({"draining": [node_session.id for node_session in drained]}):
         return
-    for one in drained:
-        output.line(f"draining {one.node}: it holds {one.holds} and takes nothing new")
+    for node_session in drained:
+        output.line(f"draining {node_session.node}: it holds {node_session.holds} and takes nothing new")

@@ -1,8 +1,8 @@
-"""The one place that prints.
+"""All output of the commands is printed here.
 
-Data goes to stdout: rich tables in a terminal, plain columns in a pipe (no boxes, no colours), or one JSON document
-with ``-o json``. Messages go to stderr. What came from a user or a store is made harmless before it is shown: a job's
-name must not be able to colour a terminal, move its cursor, or write markup.
+Data goes to stdout: rich tables in a terminal, plain columns in a pipe (no boxes, no colours), or a JSON document with
+``-o json``. Messages go to stderr. Text from users or from a store is made harmless before it is shown: the name of a
+job must not colour a terminal, move its cursor, or write markup.
 """
 
 from __future__ import annotations
@@ -63,16 +63,16 @@ _SQUEEZED = 9
 REFRESH = 2.0
 LEAST_PAUSE = 0.3
 _PAUSE = threading.Event()
-"""Never set: a sleep that Ctrl-C ends."""
+"""Never set: for pauses that Ctrl-C ends."""
 
 
 class Output:
-    """Prints what a command found, as the invocation asked for it."""
+    """Prints the results of a command in the format of its invocation."""
 
     def __init__(self, *, as_json: bool = False) -> None:
         self.as_json = as_json
         self.terminal = not as_json and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-        # A pipe may end in something that shows colours, such as the log of a CI job.
+        # A pipe may end in a program that shows colours, such as the log of a CI job.
         self.styled = self.terminal or (not as_json and os.environ.get("FORCE_COLOR", "0") not in {"", "0"})
         self._console: Console | None = None
 
@@ -87,7 +87,7 @@ class Output:
         if self._console is None:
             from rich.console import Console
 
-            # Told outright: rich asks the environment in its own way.
+            # Set explicitly: rich reads the environment in its own way.
             self._console = Console(highlight=False, markup=False, emoji=False, force_terminal=self.styled)
         return self._console
 
@@ -104,9 +104,7 @@ class Output:
         return self.as_json
 
     def show_live(self, store: Store, draw: Callable[[], bool | None], *, again: bool) -> None:
-        """Draw once; with ``again`` draw anew whenever the store has something to say, until it is over, or Ctrl-C.
-
-        ``draw`` returns whether it is over.
+        """Draw once; with ``again`` draw anew at each notification of the store, until ``draw`` returns true or Ctrl-C.
 
         Raises:
             CommandError: ``again`` without a terminal to draw on.
@@ -126,7 +124,7 @@ class Output:
                     self.console.clear()
                     if draw():
                         return
-                    # Hints make it quick, the pause keeps a busy cluster from being asked all the time.
+                    # Notifications make it quick. The pause keeps it from reading a busy store all the time.
                     store.wait(REFRESH)
                     _PAUSE.wait(LEAST_PAUSE)
         except KeyboardInterrupt:
@@ -151,12 +149,12 @@ class Output:
 
     def pairs(self, pairs: Sequence[tuple[str, str | Cell | None]]) -> None:
         """Print names and values, one pair a line; those without a value are left out."""
-        given = [(name, value) for name, value in pairs if value is not None]
-        width = max((width_of(name) for name, _ in given), default=0)
-        for name, value in given:
+        shown = [(name, value) for name, value in pairs if value is not None]
+        width = max((width_of(name) for name, _ in shown), default=0)
+        for name, value in shown:
             cell = value if isinstance(value, Cell) else Cell(value)
-            first, *more = clean_text(cell.text, lines=True).splitlines() or [""]
-            text = "\n".join([first, *(" " * (width + 4) + line for line in more)])
+            first, *following = clean_text(cell.text, lines=True).splitlines() or [""]
+            text = "\n".join([first, *(" " * (width + 4) + line for line in following)])
             self._print(Cell(f"  {pad_text(name, width)}  ", "dim"), Cell(text, cell.style))
 
     def table(
@@ -170,9 +168,9 @@ class Output:
     ) -> None:
         """Print rows under ``columns``; without rows print ``empty``, which says how to get some, to stderr.
 
-        In a terminal that is too narrow the columns of ``prose`` are wrapped between words, those of ``spare`` are left
-        out, the first of them first, which is told, and of the rest the widest are cut in the middle. In a pipe all is
-        there.
+        If the terminal is too narrow, the columns of ``prose`` are wrapped between words. Then those of ``spare`` are
+        left out one after the other, with a message. Then the widest cells are cut in the middle. In a pipe nothing is
+        cut.
         """
         if not rows:
             if empty:
@@ -211,7 +209,7 @@ class Output:
 
 
 def print_message(text: str) -> None:
-    """Print a message for the person at the keyboard, beside the data: on stderr."""
+    """Print a message for the person at the keyboard to stderr, beside the data."""
     context = click.get_current_context(silent=True)
     typed = text if context is None else context.ensure_object(Invocation).typed(text)
     click.echo(clean_text(mask(typed), lines=True), err=True)
@@ -219,9 +217,9 @@ def print_message(text: str) -> None:
 
 def message_once(text: str) -> None:
     """Print a message once in a command."""
-    told = Invocation.current().told
-    if text not in told:
-        told.add(text)
+    printed = Invocation.current().told
+    if text not in printed:
+        printed.add(text)
         print_message(text)
 
 
@@ -231,7 +229,7 @@ def _cell(value: str | Cell | None) -> Cell:
 
 
 def _least_widths(columns: Sequence[str], rows: list[list[Cell]], prose: Collection[str]) -> dict[str, int]:
-    """Return how wide each column must be for nothing but prose to be broken, and that only between words."""
+    """Return the least width of each column at which only prose is broken, and only between words."""
     widths = {}
     for index, column in enumerate(columns):
         widest = max(width_of(text) for text in (column, *(row[index].text for row in rows)))
@@ -242,7 +240,7 @@ def _least_widths(columns: Sequence[str], rows: list[list[Cell]], prose: Collect
 def _fitted(
     least: dict[str, int], rows: list[list[Cell]], prose: Collection[str], width: int
 ) -> tuple[dict[str, int], list[list[Cell]]]:
-    """Return widths and rows that fit into ``width``, as far as that goes: the widest cells are cut in the middle."""
+    """Return widths and rows that fit into ``width``, if possible: the widest cells are cut in the middle."""
     widths = dict(least)
     while sum(widths.values()) + _GAP * (len(widths) - 1) > width:
         widest = max((column for column in widths if column not in prose), key=widths.__getitem__, default=None)

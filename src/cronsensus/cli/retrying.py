@@ -22,24 +22,24 @@ def require_retryable(store: Store, found: Sequence[Occurrence], again: Collecti
 
     Args:
         store: what knows their jobs.
-        found: the runs that are meant.
+        found: the chosen runs.
         again: the ids of those that may have succeeded.
 
     Raises:
-        InvalidTransition: one cannot.
-        InvalidOption: one ran in a program that is not ours to start.
+        InvalidTransition: a run cannot be retried.
+        InvalidOption: a run ran in another program, which cannot be started from here.
     """
-    for view in filter(None, map(store.job, sorted({one.job for one in found}))):
+    for view in filter(None, map(store.job, sorted({run.job for run in found}))):
         refuse_run_by_hand(view.spec)
-    for one in found:
-        refuse_item(one)
-        if one.retried_as is not None:
+    for run in found:
+        refuse_item(run)
+        if run.retried_as is not None:
             continue
-        if one.state is State.SUCCEEDED and one.id not in again:
-            raise succeeded_already(one.id)
-        if not one.state.final:
+        if run.state is State.SUCCEEDED and run.id not in again:
+            raise succeeded_already(run.id)
+        if not run.state.final:
             raise InvalidTransition(
-                f"run {one.id} is {one.state}; only what has ended can be run again: cronsensus runs show {one.id}"
+                f"run {run.id} is {run.state}; only what has ended can be run again: cronsensus runs show {run.id}"
             )
 
 
@@ -47,19 +47,19 @@ def retry_runs(
     store: Store, found: Sequence[Occurrence], again: Collection[int], *, by: str, why: str
 ) -> list[tuple[int, Enqueued]]:
     """Retry runs, and notify nodes; return the number of each with what was made of it."""
-    made = [(one.id, retry_occurrence(store, one.id, by=by, why=why, again=one.id in again)) for one in found]
+    made = [(run.id, retry_occurrence(store, run.id, by=by, why=why, again=run.id in again)) for run in found]
     store.notify()
     return made
 
 
 def print_left_out(found: Sequence[Occurrence], rules: Mapping[str, Sequence[Rule]]) -> None:
     """Say which jobs come after those of runs, and do not follow."""
-    for one in found:
-        after = () if one.scheduled_for is None else names_after(rules, one.job)
+    for run in found:
+        after = () if run.scheduled_for is None else names_after(rules, run.job)
         if after:
             print_message(
-                f"what comes after {one.job} does not follow: {', '.join(after)}; to have it follow: "
-                f"cronsensus runs retry {one.id} --downstream"
+                f"what comes after {run.job} does not follow: {', '.join(after)}; to have it follow: "
+                f"cronsensus runs retry {run.id} --downstream"
             )
 
 

@@ -161,9 +161,9 @@ def _greet(name: str, scheduler: Scheduler, *, new: bool) -> None:
     if new and not others:
         where += ", new"
     stands = {
-        one.view.spec.name: one
-        for one in every_standstill(scheduler.store, load_zone(known.tz))
-        if not (one.is_by_zone_rules and one.view.spec.name in scheduler.jobs)  # this start sets it right
+        standstill.view.spec.name: standstill
+        for standstill in every_standstill(scheduler.store, load_zone(known.tz))
+        if not (standstill.is_by_zone_rules and standstill.view.spec.name in scheduler.jobs)  # this start sets it right
     }
     times = {
         job: nominal if job not in stands else stands[job].until

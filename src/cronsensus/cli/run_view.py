@@ -1,4 +1,4 @@
-"""One run on a terminal."""
+"""Print a run on a terminal."""
 
 from __future__ import annotations
 
@@ -17,22 +17,31 @@ def print_run(output: Output, report: RunReport, now: datetime, zone: tzinfo) ->
     """Print all that is known of a run, with times in ``zone``."""
     from cronsensus.payload.codec import dumps_masked, loads
 
-    one = report.occurrence
-    output.heading(f"run {one.id} of {one.job}")
-    arguments = shorten(dumps_masked([one.args, one.kwargs]), 400) if one.args or one.kwargs else None
+    occurrence = report.occurrence
+    output.heading(f"run {occurrence.id} of {occurrence.job}")
+    arguments = (
+        shorten(dumps_masked([occurrence.args, occurrence.kwargs]), 400)
+        if occurrence.args or occurrence.kwargs
+        else None
+    )
     output.pairs(
         [
-            ("state", Cell(run_state(one), style_state(one.state).style)),
-            ("for", what_for(one, zone)),
-            ("key", shown_key(one.key) if one.scheduled_for is None or one.origin != "schedule" else None),
+            ("state", Cell(run_state(occurrence), style_state(occurrence.state).style)),
+            ("for", what_for(occurrence, zone)),
+            (
+                "key",
+                shown_key(occurrence.key)
+                if occurrence.scheduled_for is None or occurrence.origin != "schedule"
+                else None,
+            ),
             ("arguments", arguments),
-            ("result", None if one.result is None else shorten(dumps_masked(loads(one.result)), 400)),
-            ("retry of", None if one.retry_of is None else f"run {one.retry_of}"),
-            ("item of", None if one.parent is None else f"batch {one.parent}"),
+            ("result", None if occurrence.result is None else shorten(dumps_masked(loads(occurrence.result)), 400)),
+            ("retry of", None if occurrence.retry_of is None else f"run {occurrence.retry_of}"),
+            ("item of", None if occurrence.parent is None else f"batch {occurrence.parent}"),
             ("batch", None if report.batch is None else report.batch.text),
             ("pace", None if report.batch is None else report.batch.pace or None),
             ("failed items", None if report.batch is None else ", ".join(report.batch.failed.values()) or None),
-            ("tried again as", None if one.retried_as is None else f"run {one.retried_as}"),
+            ("tried again as", None if occurrence.retried_as is None else f"run {occurrence.retried_as}"),
         ]
     )
     output.line()
@@ -72,22 +81,25 @@ def print_run(output: Output, report: RunReport, now: datetime, zone: tzinfo) ->
         output.line()
         output.heading("Log")
         for entry in report.log:
-            show_entry(output, entry, zone, attempts=one.attempt)
+            show_entry(output, entry, zone, attempts=occurrence.attempt)
 
 
 def print_batch(output: Output, report: RunReport) -> None:
-    """Print how far a batch is: a bar, counts, pace, and a line for each node."""
-    one, batch = report.occurrence, report.batch
+    """Print the progress of a batch: a bar, counts, pace, and a line for each node."""
+    occurrence, batch = report.occurrence, report.batch
     assert batch is not None  # noqa: S101 - for the type checker
     full = round(_BAR * batch.share)
-    output.heading(f"batch {one.id} of {one.job}")
+    output.heading(f"batch {occurrence.id} of {occurrence.job}")
     bar = "█" * full + "·" * (_BAR - full)
-    output.line(Cell(f"{bar} {batch.share:.0%}  {batch.pace}", style_state(one.state).style))
+    output.line(Cell(f"{bar} {batch.share:.0%}  {batch.pace}", style_state(occurrence.state).style))
     output.pairs(
         [
-            ("state", Cell(run_state(one), style_state(one.state).style)),
+            ("state", Cell(run_state(occurrence), style_state(occurrence.state).style)),
             ("items", batch.text),
-            ("took" if one.finished_at else "for", None if batch.elapsed is None else brief_duration(batch.elapsed)),
+            (
+                "took" if occurrence.finished_at else "for",
+                None if batch.elapsed is None else brief_duration(batch.elapsed),
+            ),
             ("failed items", ", ".join(batch.failed.values()) or None),
         ]
     )
@@ -95,7 +107,7 @@ def print_batch(output: Output, report: RunReport) -> None:
     output.table(
         ["node", "runs"],
         [[node, str(count)] for node, count in sorted(batch.running.items())],
-        empty="no item runs" if one.state.final else "no item runs now",
+        empty="no item runs" if occurrence.state.final else "no item runs now",
     )
 
 

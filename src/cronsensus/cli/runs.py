@@ -55,7 +55,7 @@ some_ids = click.argument("numbers", metavar="[ID]…", type=click.IntRange(1, 2
 
 
 def add_filter_options(function: Any) -> Any:
-    """Add what narrows a bulk action, and what it asks before."""
+    """Add the options that narrow a bulk action, and those on its confirmation."""
     for option in (
         click.option("--yes", is_flag=True, help="Do not ask."),
         click.option("--dry-run", is_flag=True, help="Only show which runs are meant."),
@@ -155,7 +155,7 @@ def _print_runs(output: Output, page: RunPage, now: datetime, zones: JobZones, *
         return
     output.table(
         ["id", "job", "for", "state", "node", "attempt", "started", "took", "reason"],
-        [_row(one, now, zones.find_zone(one.job)) for one in page.runs],
+        [_row(run, now, zones.find_zone(run.job)) for run in page.runs],
         empty="there is none",
         prose=("job", "state", "reason"),
         spare=("attempt", "took", "node", "started"),
@@ -167,19 +167,29 @@ def _print_runs(output: Output, page: RunPage, now: datetime, zones: JobZones, *
         print_message(f"there are more: add --after {after}")
 
 
-def _row(one: Occurrence, now: datetime, zone: tzinfo) -> list[str | Cell | None]:
-    state: str | Cell = style_state(one.state)
-    if one.state is State.RUNNING and one.cancel_requested:
+def _row(occurrence: Occurrence, now: datetime, zone: tzinfo) -> list[str | Cell | None]:
+    state: str | Cell = style_state(occurrence.state)
+    if occurrence.state is State.RUNNING and occurrence.cancel_requested:
         state = Cell("running, asked to stop", "yellow")
-    elif one.progress is not None and one.state is State.RUNNING and one.progress[1]:
-        state = Cell(f"running {one.progress[0] / one.progress[1]:.0%}", style_state("running").style)
-    started = "" if one.started_at is None else relative_time(one.started_at, now)
-    if one.state is State.PENDING:
-        never = "parked" if one.is_parked else "never due"
-        started = never if one.due_at >= LATEST else f"due {relative_time(one.due_at, now)}"
-    attempt = str(one.attempt) if one.attempt else ""
-    name, why = Cell(one.job, "bold"), shorten(why_ended(one), 60)
-    return [str(one.id), name, what_for(one, zone), state, one.node, attempt, started, took(one, now), why]
+    elif occurrence.progress is not None and occurrence.state is State.RUNNING and occurrence.progress[1]:
+        state = Cell(f"running {occurrence.progress[0] / occurrence.progress[1]:.0%}", style_state("running").style)
+    started = "" if occurrence.started_at is None else relative_time(occurrence.started_at, now)
+    if occurrence.state is State.PENDING:
+        never = "parked" if occurrence.is_parked else "never due"
+        started = never if occurrence.due_at >= LATEST else f"due {relative_time(occurrence.due_at, now)}"
+    attempt = str(occurrence.attempt) if occurrence.attempt else ""
+    name, why = Cell(occurrence.job, "bold"), shorten(why_ended(occurrence), 60)
+    return [
+        str(occurrence.id),
+        name,
+        what_for(occurrence, zone),
+        state,
+        occurrence.node,
+        attempt,
+        started,
+        took(occurrence, now),
+        why,
+    ]
 
 
 @runs.command()
@@ -192,16 +202,16 @@ def show(number: int) -> None:
     output = Output.current()
     with opened_store() as store:
         now = store.now()
-        one = _found(store, number)
-        report = run_report(store, one, log_lines=_TAIL)
-        zone = JobZones(store).find_zone(one.job)
+        occurrence = _found(store, number)
+        report = run_report(store, occurrence, log_lines=_TAIL)
+        zone = JobZones(store).find_zone(occurrence.job)
     if output.as_json:
         output.document(
             {
-                **occurrence_data(one),
-                "args": mask_data(one.args),
-                "kwargs": mask_data(one.kwargs),
-                "result": _result(one),
+                **occurrence_data(occurrence),
+                "args": mask_data(occurrence.args),
+                "kwargs": mask_data(occurrence.kwargs),
+                "result": _result(occurrence),
                 "batch": None if report.batch is None else batch_data(report.batch),
                 "attempts": [run_data(run) for run in report.attempts],
                 "logs": [log_data(*entry) for entry in report.log],
@@ -227,35 +237,35 @@ def watch(number: int) -> None:
     with opened_store() as store:
 
         def draw() -> bool:
-            """Return whether it is over."""
-            one = _found(store, number)
-            report = run_report(store, one, log_lines=0)
+            """Draw once; return whether the batch has ended."""
+            occurrence = _found(store, number)
+            report = run_report(store, occurrence, log_lines=0)
             if report.batch is None and not output.as_json:
-                if not one.state.final and one.parent is None:
-                    output.line(f"run {number} of {one.job} is {one.state}, and has no items yet")
+                if not occurrence.state.final and occurrence.parent is None:
+                    output.line(f"run {number} of {occurrence.job} is {occurrence.state}, and has no items yet")
                     return False
                 raise CommandError(f"run {number} is no batch", then=f"see it with: cronsensus runs show {number}")
             batch = None if report.batch is None else batch_data(report.batch)
-            if not output.printed_json({**occurrence_data(one), "batch": batch}):
+            if not output.printed_json({**occurrence_data(occurrence), "batch": batch}):
                 print_batch(output, report)
-            return one.state.final
+            return occurrence.state.final
 
         if not draw() and output.terminal and not output.as_json:
             output.show_live(store, draw, again=True)
             draw()
 
 
-def _result(one: Occurrence) -> Any:
+def _result(occurrence: Occurrence) -> Any:
     from cronsensus.payload.codec import loads
 
-    return None if one.result is None else mask_data(loads(one.result))
+    return None if occurrence.result is None else mask_data(loads(occurrence.result))
 
 
 def _require_one(numbers: tuple[int, ...], flag: str, *, given: bool, others: tuple[object, ...]) -> None:
-    """Raise unless runs are named in one way, by their ids or by ``flag`` and what narrows it.
+    """Check that runs are named either by their ids or by ``flag`` and the options that narrow it.
 
     Raises:
-        CommandError: they are not.
+        CommandError: by both, or by neither.
     """
     if given == bool(numbers):
         what = f"ids and {flag} go not together" if given else f"neither ids nor {flag} were given"
@@ -269,46 +279,46 @@ def _known(store: Store, job: str | None) -> str | None:
 
 
 def _agreed(
-    output: Output, zones: JobZones, found: list[Occurrence], question: str, *, dry_run: bool, yes: bool
+    output: Output, zones: JobZones, chosen: list[Occurrence], question: str, *, dry_run: bool, yes: bool
 ) -> bool:
-    """Show what is meant, and return whether somebody says yes to it."""
+    """Show the chosen runs, and return whether the person confirms."""
     if output.as_json and dry_run:
-        output.document({"dry_run": True, "runs": [occurrence_data(one) for one in found]})
+        output.document({"dry_run": True, "runs": [occurrence_data(run) for run in chosen]})
         return False
     if not output.as_json:
         output.table(
             ["id", "job", "for", "state", "reason"],
             [
                 [
-                    str(one.id),
-                    Cell(one.job, "bold"),
-                    what_for(one, zones.find_zone(one.job)),
-                    style_state(one.state),
-                    shorten(why_ended(one), 60),
+                    str(run.id),
+                    Cell(run.job, "bold"),
+                    what_for(run, zones.find_zone(run.job)),
+                    style_state(run.state),
+                    shorten(why_ended(run), 60),
                 ]
-                for one in found[:_PREVIEWED]
+                for run in chosen[:_PREVIEWED]
             ],
             empty="there is none",
             prose=("job", "reason"),
         )
-        if len(found) > _PREVIEWED:
-            print_message(f"… and {len(found) - _PREVIEWED} more")
+        if len(chosen) > _PREVIEWED:
+            print_message(f"… and {len(chosen) - _PREVIEWED} more")
     if dry_run:
         return False
-    if found and not yes:
-        confirm_act(question.format(format_count(len(found), "run")))
-    return bool(found) or output.as_json
+    if chosen and not yes:
+        confirm_act(question.format(format_count(len(chosen), "run")))
+    return bool(chosen) or output.as_json
 
 
 def _found(store: Store, number: int) -> Occurrence:
-    found = store.occurrence(number)
-    if found is None:
+    occurrence = store.occurrence(number)
+    if occurrence is None:
         raise CommandError(
             f"there is no run {number} in namespace {store.namespace!r}",
             why="it never was, or it was pruned",
             then="cronsensus runs list",
         )
-    return found
+    return occurrence
 
 
 @runs.command("failed")
@@ -397,22 +407,22 @@ def retry(
         if downstream:
             first = _found(store, numbers[0])
             plan = plan_retry(store, rules, retry_chain(store, first)[-1] if again else first)
-            found = list(plan.runs)
+            chosen = list(plan.runs)
             for name, reason_left in plan.left_out:
                 print_message(f"{name} is left alone: {reason_left}")
         elif failed:
             begin = None if since is None else zones.read_since(since, job)
-            found = failures_to_retry(store, job=_known(store, job), since=begin, group=error)
+            chosen = failures_to_retry(store, job=_known(store, job), since=begin, group=error)
         else:
-            found = [_found(store, number) for number in numbers]
-        # What comes after a run is not named, and is meant whether it succeeded or not.
-        meant = {one.id for one in found if again or (downstream and one.id not in numbers)}
-        require_retryable(store, found, meant)
-        if asks and not _agreed(output, zones, found, "Run {} again?", dry_run=dry_run, yes=yes):
+            chosen = [_found(store, number) for number in numbers]
+        # Downstream runs are not named, so they are run again whether they succeeded or not.
+        forced = {one.id for one in chosen if again or (downstream and one.id not in numbers)}
+        require_retryable(store, chosen, forced)
+        if asks and not _agreed(output, zones, chosen, "Run {} again?", dry_run=dry_run, yes=yes):
             return
-        made = retry_runs(store, found, meant, by=by, why=reason)
+        made = retry_runs(store, chosen, forced, by=by, why=reason)
     if not downstream:
-        print_left_out(found, rules)
+        print_left_out(chosen, rules)
     print_retries(output, made)
 
 
@@ -447,25 +457,25 @@ def cancel(
             where = OccurrenceFilter(job=_known(store, job), states=(State.PENDING,))
             begin = None if since is None else zones.read_since(since, job)
             every = every_occurrence(store, where, newest_first=True)
-            # What watches for alerts is no work that anybody queued: it is cancelled only by name.
-            newest = (one for one in every if job is not None or not is_internal(one.job))
-            found = list(islice(takewhile(lambda one: begin is None or one.created_at >= begin, newest), _MOST_RUNS))
+            # Nobody queued the internal runs that watch for alerts: they are cancelled only by name.
+            newest = (run for run in every if job is not None or not is_internal(run.job))
+            chosen = list(islice(takewhile(lambda run: begin is None or run.created_at >= begin, newest), _MOST_RUNS))
         else:
-            found = [_found(store, number) for number in numbers]
-            for one in found:
-                if one.state.final:
+            chosen = [_found(store, number) for number in numbers]
+            for run in chosen:
+                if run.state.final:
                     raise InvalidTransition(
-                        f"run {one.id} is {one.state} already; nothing is left to cancel: cronsensus runs show {one.id}"
+                        f"run {run.id} is {run.state} already; nothing is left to cancel: cronsensus runs show {run.id}"
                     )
-        if (pending or dry_run) and not _agreed(output, zones, found, "Cancel {}?", dry_run=dry_run, yes=yes):
+        if (pending or dry_run) and not _agreed(output, zones, chosen, "Cancel {}?", dry_run=dry_run, yes=yes):
             return
-        numbers = tuple(one.id for one in found)
+        numbers = tuple(run.id for run in chosen)
         states: dict[int, State] = {}
         for number in numbers:
             try:
                 states[number] = cancel_run(store, number, by=by, why=reason)
             except InvalidTransition:
-                # It ended since it was listed: there is nothing to cancel, and the others are meant all the same.
+                # It ended since it was listed. The others are cancelled all the same.
                 if not pending:
                     raise
         store.notify()
@@ -493,22 +503,22 @@ def logs(number: int, follow: bool) -> None:  # noqa: FBT001 - a flag
             "-f and -o json do not go together", why="a document that goes on has no end", then="leave one of them out"
         )
     with opened_store() as store:
-        one = _found(store, number)
+        occurrence = _found(store, number)
         if output.as_json:
             lines = [log_data(*entry) for entry in every_log_entry(store, number)]
-            output.document({"id": number, "state": one.state, "logs": lines})
+            output.document({"id": number, "state": occurrence.state, "logs": lines})
             return
-        after, zone = 0, JobZones(store).find_zone(one.job)
+        after, zone = 0, JobZones(store).find_zone(occurrence.job)
         while True:
-            # Look at the state first: what is written before the end is then certainly read after it.
-            one = _found(store, number)
+            # Read the state first: then all lines that were written before the end are read after it.
+            occurrence = _found(store, number)
             for entry in every_log_entry(store, number, after):
                 after = entry[0]
-                show_entry(output, entry, zone, attempts=one.attempt)
-            if not follow or one.state.final:
+                show_entry(output, entry, zone, attempts=occurrence.attempt)
+            if not follow or occurrence.state.final:
                 break
             store.wait(_LOOK_AGAIN)
     if not after and not follow:
-        print_message(f"run {number} has logged nothing{'' if one.state.final else ' yet'}")
+        print_message(f"run {number} has logged nothing{'' if occurrence.state.final else ' yet'}")
     if follow:
-        print_message(f"run {number} {one.state}" + (f": {one.reason}" if one.reason else ""))
+        print_message(f"run {number} {occurrence.state}" + (f": {occurrence.reason}" if occurrence.reason else ""))

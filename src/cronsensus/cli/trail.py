@@ -40,7 +40,7 @@ def trail(*, target: str | None, after: int | None, limit: int, **filters: str) 
         page = list_trail(store, search, after=after, limit=limit)
         found = page.acts
         drained = any(act.action == "drain" for act in found)
-        nodes = {one.id: one.node for one in store.sessions(ended=True, limit=_SESSIONS)} if drained else {}
+        nodes = {session.id: session.node for session in store.sessions(ended=True, limit=_SESSIONS)} if drained else {}
     if output.printed_json({"trail": [trail_data(act) for act in found], "after": page.after}):
         return
     output.table(

@@ -54,7 +54,7 @@ def why(job: str, time: str | None) -> None:
         {
             **pick_fields(answer, "job time nominal verdict reason before after"),
             "sentences": sentences,
-            "runs": [occurrence_data(one) for one in answer.occurrences],
+            "runs": [occurrence_data(occurrence) for occurrence in answer.occurrences],
         }
     ):
         return

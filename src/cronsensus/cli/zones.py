@@ -19,7 +19,7 @@ from cronsensus.stores.base import Store
 from cronsensus.triggers.zones import load_zone
 
 _TOGETHER = 3
-"""The first jobs are asked for one by one; with this one a whole page is read, for more will come."""
+"""The first jobs are read one by one. From this number on a whole page is read, because more will come."""
 _PAGE = 1000
 
 
@@ -40,7 +40,7 @@ class JobZones:
         self._asked = 0
 
     def find_zone(self, job: str) -> tzinfo:
-        """Return the zone of a job; of one that is not there, or cannot be read, the setting's."""
+        """Return the zone of a job; if it is missing or cannot be read, the setting's."""
         if job not in self._known:
             self._asked += 1
             if self._asked == _TOGETHER:
@@ -55,7 +55,7 @@ class JobZones:
         self._known.update({view.spec.name: zone_of(view.spec.trigger, self._default) for view in views})
 
     def read_since(self, text: str, job: str | None, *, what: str = "--since") -> datetime:
-        """Return what was typed as ``what``, in the zone of the job that was named, if one was.
+        """Return the instant that was typed as ``what``, in the zone of the named job, if there is one.
 
         Raises:
             InvalidOption: it is no time.

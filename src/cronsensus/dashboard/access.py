@@ -1,7 +1,7 @@
 """Who may see the pages and who may act, and what a browser may do with them.
 
-Without a way to tell people apart, only a browser on this machine is answered. This stands before all routes, so that
-none can be forgotten: what is not a GET needs the permission to operate, and a page of another site has it never.
+Without authentication, only a browser on this machine is answered. The check stands before all routes, so that none can
+be forgotten: a request other than GET needs the permission to operate, which a page of another site never has.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Permission = Literal["read", "operate"]
 Auth = Callable[["Request"], Permission | Awaitable[Permission | None] | None]
-"""Says what the sender of a request may do; ``None``: nothing. It may set ``request.state.user`` for the trail."""
+"""Returns what the sender of a request may do; ``None``: nothing. It may set ``request.state.user`` for the trail."""
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -40,7 +40,7 @@ _HEADERS = (
     (b"content-security-policy", _POLICY),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
-    # Not "no-referrer": with that a browser does not say from which of our own pages a form comes.
+    # Not "no-referrer": with that a browser does not send from which of our own pages a form comes.
     (b"referrer-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
@@ -83,8 +83,8 @@ def require_loopback(host: str) -> None:
 def find_refusal(scope: Scope) -> str | None:
     """Return why a request is refused; ``None``: it is not.
 
-    All three are needed. A proxy on this machine is a loopback peer, and a page of another site may have its own name
-    point to 127.0.0.1.
+    All of the checks are needed. A proxy on this machine is a loopback peer, and a page of another site may have its
+    own name point to 127.0.0.1.
     """
     headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]]
     for name, _ in headers:
@@ -97,7 +97,7 @@ def find_refusal(scope: Scope) -> str | None:
     if len(hosts) != 1 or not is_loopback(strip_port(hosts[0])):
         return "The request was for another host name than localhost or 127.0.0.1."
     for name, value in headers:
-        # A proxy may hide itself by the name of this host; the browser before it still says where the page came from.
+        # A proxy may hide itself by the name of this host; the browser before it still sends where the page came from.
         if name == "origin" and value != "null" and not is_loopback(urlsplit(value).hostname or ""):
             return "The request came from a page of another host."
     return None
@@ -119,13 +119,13 @@ def who_acts(scope: Scope) -> str:
 
 
 class Access:
-    """Lets an application answer those who may ask, and has browsers keep its pages to themselves.
+    """Passes permitted requests to an application, and sets headers by which browsers protect its pages.
 
     Args:
-        app: what answers.
-        auth: says what a request may; ``None``: requests of this machine may act, others are refused.
+        app: the application.
+        auth: returns the permission of a request; ``None``: requests of this machine may act, others are refused.
         read_only: nobody may act.
-        by: who acts, for the trail, where ``auth`` does not say it.
+        by: who acts, for the trail, where ``auth`` names nobody.
         healthz: answers a probe, which has no password.
     """
 
@@ -170,7 +170,7 @@ class Access:
         await guarded({"type": "http.response.body", "body": body})
 
     async def _answer_probe(self, scope: Scope) -> _Refusal | None:
-        """Return what a probe is told; ``None``: the request is none."""
+        """Return the answer to a health probe; ``None``: the request is no probe."""
         if self._healthz is None or _path(scope) != PATH or scope["method"] not in _SAFE:
             return None
         from starlette.concurrency import run_in_threadpool
@@ -179,7 +179,7 @@ class Access:
         return status, words, [(b"cache-control", b"no-store")]
 
     async def _authorize_request(self, scope: Scope) -> _Refusal:
-        """Write into ``scope`` who asks and what they may; return a status and why if the request goes no further."""
+        """Write the sender and the permission into ``scope``; return a status and a reason if it is refused."""
         from starlette.requests import Request
 
         auth = self._auth
@@ -219,7 +219,7 @@ class Access:
         return 0, "", []
 
     def _ask_for(self, auth: Password | Token, request: Request) -> _Refusal:
-        """Answer a request without a password. What the page that asks looks like is no secret."""
+        """Answer a request without a password. The style of the sign-in page is public."""
         if request.method in _SAFE and _path(request.scope).startswith(_STATIC):
             request.scope[_PERMISSION] = "read"
             return 0, "", []
@@ -234,14 +234,14 @@ def _path(scope: Scope) -> str:
 
 
 async def _ask_program(auth: Auth, scope: Scope) -> object:
-    """Return what ``auth`` says; a program that fails to answer has not said yes."""
+    """Return the permission from ``auth``; nothing if it raises, so that the request is refused."""
     from starlette.concurrency import run_in_threadpool
     from starlette.requests import Request
 
     scope.setdefault("state", {})
     request = Request(scope)
     try:
-        # A plain function may ask a database: not on the loop, which serves all others.
+        # A plain function may read a database, so it must not run on the loop that serves all requests.
         permission: Any = await run_in_threadpool(auth, request)
         if inspect.isawaitable(permission):
             permission = await permission
@@ -254,9 +254,9 @@ async def _ask_program(auth: Auth, scope: Scope) -> object:
 
 
 def is_embedded(scope: Scope) -> bool:
-    """Return whether a browser says that a page of another site loads this, such as a picture, and does not lead here.
+    """Return whether a page of another site loads this as a part, such as a picture, by the browser's headers.
 
-    It could not read the answer; but an audit of all jobs is long, and it could have one made again and again.
+    That page could not read the answer. But it could have an audit of all jobs made again and again.
     """
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
     elsewhere = headers.get("sec-fetch-site", "none") not in {"same-origin", "none"}
@@ -264,7 +264,7 @@ def is_embedded(scope: Scope) -> bool:
 
 
 def is_from_elsewhere(scope: Scope) -> bool:
-    """Return whether a browser says that a page of another site sent the request."""
+    """Return whether a page of another site sent the request, by the browser's headers."""
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
     site = headers.get("sec-fetch-site")
     if site is not None:

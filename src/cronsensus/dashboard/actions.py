@@ -1,7 +1,7 @@
 """What people can do from a page: each act is one verb of the store, shown before it is done.
 
-An action says what it would do (a ``Form``), and does it. Both look at the store anew. A form carries what it was
-opened on (``seen``): if that has changed meanwhile, the form is shown again and nothing is done.
+An action shows what it would do (a ``Form``), and then does it. Both read the store anew. A form carries the state that
+it was opened on (``seen``): if that has changed meanwhile, the form is shown again and nothing is done.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _PREVIEWED = 20
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Something to write into, or to choose from.
+    """A field of a form.
 
     Attributes:
         label: of the catalogue, unless ``plain``: then it is a name of the user's.
         large: a box instead of a line.
-        choices: what can be chosen; besides nothing.
+        choices: what can be chosen; the field may also stay empty.
         box: a box to tick; it sends ``1``.
         hint: what holds if it is left empty.
     """
@@ -70,9 +70,9 @@ class Form:
         back: the path to return to.
         keeps: what names the target, sent back as it is.
         seen: what the target was like.
-        reason: whether one must be given.
+        reason: whether a reason must be given.
         fields: what else can be written.
-        asks: what must be chosen before there is anything to preview; sent by GET.
+        asks: fields that must be filled in before there is a preview; sent by GET.
         rows: times or runs that are meant, with what would become of each.
         refused: why it cannot be done.
         command: the same as a command.
@@ -105,7 +105,7 @@ class Action:
 
 
 class NoTargetError(LookupError):
-    """What was to be acted on is not there."""
+    """The target of an act does not exist."""
 
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
@@ -121,8 +121,8 @@ def _job_path(name: str) -> str:
     return f"/job?{urlencode({'name': name})}"
 
 
-def _pause_form(store: Store, given: Given) -> Form:
-    view = require_job(store, given.get("job", ""))
+def _pause_form(store: Store, values: Given) -> Form:
+    view = require_job(store, values.get("job", ""))
     return job_form(
         view,
         title=("Pause {0}", view.spec.name),
@@ -137,13 +137,13 @@ def _pause_form(store: Store, given: Given) -> Form:
     )
 
 
-def _pause(store: Store, given: Given, by: str, why: str) -> str:
-    store.pause(given["job"], by=by, why=why)
-    return _job_path(given["job"])
+def _pause(store: Store, values: Given, by: str, why: str) -> str:
+    store.pause(values["job"], by=by, why=why)
+    return _job_path(values["job"])
 
 
-def _resume_form(store: Store, given: Given) -> Form:
-    view = require_job(store, given.get("job", ""))
+def _resume_form(store: Store, values: Given) -> Form:
+    view = require_job(store, values.get("job", ""))
     paused = view.paused_at
     says: tuple[Text, ...] = (("It fires again from now on.",),)
     if paused is not None:
@@ -159,15 +159,15 @@ def _resume_form(store: Store, given: Given) -> Form:
     )
 
 
-def _resume(store: Store, given: Given, by: str, why: str) -> str:
-    store.resume(given["job"], by=by, why=why)
-    return _job_path(given["job"])
+def _resume(store: Store, values: Given, by: str, why: str) -> str:
+    store.resume(values["job"], by=by, why=why)
+    return _job_path(values["job"])
 
 
-def _backfill_form(store: Store, given: Given) -> Form:
-    view = require_job(store, given.get("job", ""))
+def _backfill_form(store: Store, values: Given) -> Form:
+    view = require_job(store, values.get("job", ""))
     name, now, jobs_zone = view.spec.name, store.now(), zone_of(view.spec.trigger)
-    start, end = given.get("from", "").strip(), given.get("to", "").strip() or "now"
+    start, end = values.get("from", "").strip(), values.get("to", "").strip() or "now"
     asks = (Field("from", "From", start or "1d"), Field("to", "To", end))
     plain: dict[str, Any] = {
         "title": ("Backfill {0}", name),
@@ -179,7 +179,7 @@ def _backfill_form(store: Store, given: Given) -> Form:
     if not start:
         return job_form(view, **plain, refused=refuse_retired(view) or ("Say from when, and look.",))
     try:
-        zone = load_zone(given[PAGE_ZONE]) if PAGE_ZONE in given else jobs_zone
+        zone = load_zone(values[PAGE_ZONE]) if PAGE_ZONE in values else jobs_zone
         since, until = read_time(start, now, tz=zone, what="From"), read_time(end, now, tz=zone, what="To")
         plan = plan_backfill(store, view, since, until, now)
         plan.require_provable()
@@ -213,9 +213,9 @@ def _backfill_form(store: Store, given: Given) -> Form:
     return form
 
 
-def _backfill(store: Store, given: Given, by: str, why: str) -> str:
-    view = require_job(store, given["job"])
-    since, until = datetime.fromisoformat(given["from"]), datetime.fromisoformat(given["to"])
+def _backfill(store: Store, values: Given, by: str, why: str) -> str:
+    view = require_job(store, values["job"])
+    since, until = datetime.fromisoformat(values["from"]), datetime.fromisoformat(values["to"])
     missing = plan_backfill(store, view, since, until, store.now()).missing
     for index in range(0, len(missing), MOST_AT_ONCE):
         store.backfill(view.spec.name, missing[index : index + MOST_AT_ONCE], by=by, why=why)
@@ -237,139 +237,144 @@ def runs_elsewhere(view: JobView | None) -> Text | None:
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
-def find_run(store: Store, given: Given) -> Occurrence:
-    """Return the run that is meant.
+def find_run(store: Store, values: Given) -> Occurrence:
+    """Return the run that a form names.
 
     Raises:
         NoTargetError: there is none.
     """
-    number = given.get("run", "")
-    one = store.occurrence(int(number)) if number.isdecimal() and len(number) < 19 else None
-    if one is None:
+    number = values.get("run", "")
+    occurrence = store.occurrence(int(number)) if number.isdecimal() and len(number) < 19 else None
+    if occurrence is None:
         raise NoTargetError("There is no such run")
-    return one
+    return occurrence
 
 
-def run_form(one: Occurrence, seen: str = "", **more: Any) -> Form:
+def run_form(occurrence: Occurrence, seen: str = "", **more: Any) -> Form:
     """Return a form about a run."""
-    return Form(back=f"/runs/{one.id}", keeps={"run": str(one.id)}, seen=f"{one.state} {one.attempt}{seen}", **more)
+    return Form(
+        back=f"/runs/{occurrence.id}",
+        keeps={"run": str(occurrence.id)},
+        seen=f"{occurrence.state} {occurrence.attempt}{seen}",
+        **more,
+    )
 
 
-def _cancel_form(store: Store, given: Given) -> Form:
-    one = find_run(store, given)
-    runs = one.state == "running"
+def _cancel_form(store: Store, values: Given) -> Form:
+    occurrence = find_run(store, values)
+    runs = occurrence.state == "running"
     says: tuple[Text, ...] = (
         ("It runs. It is asked to stop, and is running until it does.",) if runs else ("It waits, and will not run.",),
     )
-    if one.is_batch and one.parent is None:
-        items = store.children([one.id], limit=MOST_ITEMS)[one.id]
+    if occurrence.is_batch and occurrence.parent is None:
+        items = store.children([occurrence.id], limit=MOST_ITEMS)[occurrence.id]
         says = (
             ("Its items: {0} that wait are cancelled, {1} that run are asked to stop.", items.pending, items.running),
         )
     return run_form(
-        one,
-        title=("Cancel run {0} of {1}", one.id, one.job),
+        occurrence,
+        title=("Cancel run {0} of {1}", occurrence.id, occurrence.job),
         says=says,
         button="Ask it to stop" if runs else "Cancel it",
         reason=True,
         stops=True,
-        refused=("It is {0} already; nothing is left to cancel.", one.state) if one.state.final else None,
-        command=f"cronsensus runs cancel {one.id} --reason WHY",
+        refused=("It is {0} already; nothing is left to cancel.", occurrence.state) if occurrence.state.final else None,
+        command=f"cronsensus runs cancel {occurrence.id} --reason WHY",
     )
 
 
-def _cancel(store: Store, given: Given, by: str, why: str) -> str:
-    cancel_occurrence(store, int(given["run"]), by=by, why=why)
-    return f"/runs/{given['run']}"
+def _cancel(store: Store, values: Given, by: str, why: str) -> str:
+    cancel_occurrence(store, int(values["run"]), by=by, why=why)
+    return f"/runs/{values['run']}"
 
 
-def _failures(store: Store, given: Given) -> list[Occurrence]:
-    """Return what a bulk retry means, the oldest first."""
-    span = given.get("since", "") or "1d"
+def _failures(store: Store, values: Given) -> list[Occurrence]:
+    """Return the failed runs that a bulk retry covers, the oldest first."""
+    span = values.get("since", "") or "1d"
     since = read_time(span, store.now(), what="since")
-    return failures_to_retry(store, job=given.get("job") or None, since=since, group=given.get("error") or None)
+    return failures_to_retry(store, job=values.get("job") or None, since=since, group=values.get("error") or None)
 
 
-def _retry_failed_form(store: Store, given: Given) -> Form:
-    found = _failures(store, given)
-    keeps = {name: given[name] for name in ("job", "since", "error") if given.get(name)}
-    chosen = "".join(f" --{name} {shlex.quote(text)}" for name, text in keeps.items())
+def _retry_failed_form(store: Store, values: Given) -> Form:
+    failures = _failures(store, values)
+    keeps = {name: values[name] for name in ("job", "since", "error") if values.get(name)}
+    options = "".join(f" --{name} {shlex.quote(text)}" for name, text in keeps.items())
     return Form(
-        title=("Run {0} failed runs again", len(found)),
+        title=("Run {0} failed runs again", len(failures)),
         says=(("A new run for each, the oldest first, with the same arguments and nominal time.",),),
         button="Run again",
         back="/failed",
         keeps=keeps,
-        # What failed since is not meant.
-        seen=f"{len(found)} {max((one.id for one in found), default=0)}",
-        rows=tuple((f"{one.id} {one.job}", ("{0}", shorten(why_ended(one), 120))) for one in found[:_PREVIEWED]),
-        more=max(0, len(found) - _PREVIEWED),
-        refused=None if found else ("Nothing that failed is left.",),
-        command=f"cronsensus runs retry --failed{chosen} --dry-run",
+        # Runs that failed since the form was shown are left out.
+        seen=f"{len(failures)} {max((run.id for run in failures), default=0)}",
+        rows=tuple((f"{run.id} {run.job}", ("{0}", shorten(why_ended(run), 120))) for run in failures[:_PREVIEWED]),
+        more=max(0, len(failures) - _PREVIEWED),
+        refused=None if failures else ("Nothing that failed is left.",),
+        command=f"cronsensus runs retry --failed{options} --dry-run",
     )
 
 
-def _retry_failed(store: Store, given: Given, by: str, why: str) -> str:
-    for one in _failures(store, given):
-        store.retry(one.id, by=by, why=why)
+def _retry_failed(store: Store, values: Given, by: str, why: str) -> str:
+    for failure in _failures(store, values):
+        store.retry(failure.id, by=by, why=why)
     return "/failed"
 
 
 # --- nodes and locks --------------------------------------------------------------------------------------------------
 
 
-def _drain_form(store: Store, given: Given) -> Form:
-    wanted = given.get("node", "")
-    one = next((one for one in store.sessions(limit=1000) if one.is_node and one.id == wanted), None)
-    if one is None:
+def _drain_form(store: Store, values: Given) -> Form:
+    wanted = values.get("node", "")
+    node = next((session for session in store.sessions(limit=1000) if session.is_node and session.id == wanted), None)
+    if node is None:
         raise NoTargetError("There is no such node, or it has ended")
-    life = lives_of(store, [one]).get(one.id)
+    life = lives_of(store, [node]).get(node.id)
     gone = life is not None and life.state == "gone"
     return Form(
-        title=("Drain {0}", one.node),
+        title=("Drain {0}", node.node),
         says=(
             ("It finishes what it runs, takes nothing new, and ends. Others take its work.",),
-            ("It holds {0} now.", one.holds),
+            ("It holds {0} now.", node.holds),
         ),
         button="Drain",
         back="/nodes",
-        keeps={"node": one.id},
-        seen=one.state,
-        refused=("It is {0} already.", one.state)
-        if one.state != "alive"
+        keeps={"node": node.id},
+        seen=node.state,
+        refused=("It is {0} already.", node.state)
+        if node.state != "alive"
         else (("It is gone; its work is taken over without it.",) if gone else None),
-        command=f"cronsensus nodes drain {one.id}",
+        command=f"cronsensus nodes drain {node.id}",
     )
 
 
-def _drain(store: Store, given: Given, by: str, why: str) -> str:
-    store.drain(given["node"], by=by, why=why)
+def _drain(store: Store, values: Given, by: str, why: str) -> str:
+    store.drain(values["node"], by=by, why=why)
     return "/nodes"
 
 
-def _break_form(store: Store, given: Given) -> Form:
-    name = given.get("lock", "")
+def _break_form(store: Store, values: Given) -> Form:
+    name = values.get("lock", "")
     held = store.locks(name=name, limit=200)
     if not held:
         raise NoTargetError("There is no such lock, or nobody holds it")
     return Form(
         title=("Break the lock {0}", name),
         says=(
-            *(("It is held by {0} under the token {1}.", one.holder, one.token) for one in held[:10]),
+            *(("It is held by {0} under the token {1}.", lock.holder, lock.token) for lock in held[:10]),
             ("Its holder notices at its next renewal, and may work on until then beside the next one.",),
         ),
         button="Break it",
         back="/locks",
         keeps={"lock": name},
-        seen=" ".join(str(one.token) for one in held),
+        seen=" ".join(str(lock.token) for lock in held),
         reason=True,
         stops=True,
         command=f"cronsensus locks break {name} --reason WHY",
     )
 
 
-def _break(store: Store, given: Given, by: str, why: str) -> str:
-    store.break_lock(given["lock"], by=by, why=why)
+def _break(store: Store, values: Given, by: str, why: str) -> str:
+    store.break_lock(values["lock"], by=by, why=why)
     return "/locks"
 
 
@@ -395,4 +400,4 @@ DONE: Mapping[str, str] = {
     "drain": "It is asked to drain.",
     "break": "The lock is free.",
 }
-"""What is said on the next page."""
+"""The message on the next page."""

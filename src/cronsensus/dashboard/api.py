@@ -1,6 +1,6 @@
-"""What the pages show, as JSON: the same documents as ``-o json`` of the commands.
+"""The read-only API of the dashboard: the same JSON documents as ``-o json`` of the commands.
 
-It only reads. To act, use the pages or the command line: both say first what will happen.
+To act, use the pages or the command line: both show first what will happen.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ Given = Mapping[str, str]
 
 
 class NotThereError(LookupError):
-    """What was asked for is not there."""
+    """The object that was asked for does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A path that answers.
+    """A path of the API.
 
     Attributes:
-        says: what it answers with, in a sentence.
-        answer: makes it.
+        says: what the answer holds, in a sentence.
+        answer: makes the answer.
         takes: parameters of the query, each with what it means; the first ``needs`` of them are required.
     """
 
@@ -72,25 +72,25 @@ class Read:
     needs: int = 0
 
 
-def _health(store: Store, given: Given) -> Any:
-    found = read_health(store, node=given.get("node"))
-    return {"ok": found.ok, "sentence": found.sentence, "counts": fields_of(store.counts())}
+def _health(store: Store, query: Given) -> Any:
+    health = read_health(store, node=query.get("node"))
+    return {"ok": health.ok, "sentence": health.sentence, "counts": fields_of(store.counts())}
 
 
-def fields_of(one: object) -> dict[str, Any]:
+def fields_of(value: object) -> dict[str, Any]:
     """Return the attributes of a value."""
-    return pick_fields(one, " ".join(one.__dataclass_fields__))  # type: ignore[attr-defined]
+    return pick_fields(value, " ".join(value.__dataclass_fields__))  # type: ignore[attr-defined]
 
 
-def _jobs(store: Store, given: Given) -> Any:
-    limit = _limit(given)
-    found = store.jobs(after=given.get("after", ""), limit=limit + 1)
-    more = found[limit - 1].spec.name if len(found) > limit else None
-    return {"jobs": [job_data(view) for view in found[:limit]], "after": more}
+def _jobs(store: Store, query: Given) -> Any:
+    limit = _limit(query)
+    views = store.jobs(after=query.get("after", ""), limit=limit + 1)
+    more = views[limit - 1].spec.name if len(views) > limit else None
+    return {"jobs": [job_data(view) for view in views[:limit]], "after": more}
 
 
-def _job(store: Store, given: Given) -> Any:
-    view = require_job(store, given["name"])
+def _job(store: Store, query: Given) -> Any:
+    view = require_job(store, query["name"])
     trigger, now = view.spec.trigger, store.now()
     fires = trigger is not None and view.retired_at is None and view.spec.keeper is None
     times = next_times(trigger, now, 10, zone_of(trigger)) if fires and trigger is not None else []
@@ -101,19 +101,19 @@ def _job(store: Store, given: Given) -> Any:
     }
 
 
-def _runs(store: Store, given: Given) -> Any:
-    search = read_search(given, store.now(), batch=_number(given, "batch"))
-    page = list_runs(store, search, after=_number(given, "after"), limit=_limit(given))
+def _runs(store: Store, query: Given) -> Any:
+    search = read_search(query, store.now(), batch=_number(query, "batch"))
+    page = list_runs(store, search, after=_number(query, "after"), limit=_limit(query))
     return run_page_data(page)
 
 
-def _run(store: Store, given: Given) -> Any:
-    one = store.occurrence(_number(given, "id") or 0)
-    if one is None:
+def _run(store: Store, query: Given) -> Any:
+    occurrence = store.occurrence(_number(query, "id") or 0)
+    if occurrence is None:
         raise NotThereError("there is no such run; it may have been pruned")
-    report = run_report(store, one, log_lines=_LOG)
+    report = run_report(store, occurrence, log_lines=_LOG)
     return {
-        **occurrence_data(one),
+        **occurrence_data(occurrence),
         "batch": None if report.batch is None else batch_data(report.batch),
         "attempts": [run_data(run) for run in report.attempts],
         "logs": [log_data(*entry) for entry in report.log],
@@ -121,34 +121,34 @@ def _run(store: Store, given: Given) -> Any:
     }
 
 
-def _why(store: Store, given: Given) -> Any:
-    view = require_job(store, given["job"])
-    at = read_time(given["at"], store.now(), what="at")
-    found = explain_time(store, view, at)
-    return {"job": view.spec.name, "at": at, "sentences": [str(one) for one in found.sentences]}
+def _why(store: Store, query: Given) -> Any:
+    view = require_job(store, query["job"])
+    at = read_time(query["at"], store.now(), what="at")
+    explanation = explain_time(store, view, at)
+    return {"job": view.spec.name, "at": at, "sentences": [str(sentence) for sentence in explanation.sentences]}
 
 
 def _nodes(store: Store, _: Given) -> Any:
-    found = [one for one in store.sessions(ended=True, limit=_MOST) if one.is_node]
-    lives = lives_of(store, found)
-    return {"nodes": [session_data(one, lives.get(one.id)) for one in found]}
+    sessions = [session for session in store.sessions(ended=True, limit=_MOST) if session.is_node]
+    lives = lives_of(store, sessions)
+    return {"nodes": [session_data(node, lives.get(node.id)) for node in sessions]}
 
 
 def _locks(store: Store, _: Given) -> Any:
-    return {"locks": [fields_of(one) for one in store.locks(limit=_MOST)]}
+    return {"locks": [fields_of(lock) for lock in store.locks(limit=_MOST)]}
 
 
-def _trail(store: Store, given: Given) -> Any:
-    search = read_trail_search(given, store.now())
-    page = list_trail(store, search, after=_number(given, "after"), limit=_limit(given))
+def _trail(store: Store, query: Given) -> Any:
+    search = read_trail_search(query, store.now())
+    page = list_trail(store, search, after=_number(query, "after"), limit=_limit(query))
     return {"trail": [trail_data(act) for act in page.acts], "after": page.after}
 
 
-def _failed(store: Store, given: Given) -> Any:
-    since = read_time(given["since"], store.now(), what="since") if given.get("since") else None
+def _failed(store: Store, query: Given) -> Any:
+    since = read_time(query["since"], store.now(), what="since") if query.get("since") else None
     since = since or store.now() - timedelta(days=1)
-    found = open_failures(store, job=given.get("job") or None, since=since)
-    return {"groups": [failures_data(group) for group in group_failures(found)]}
+    failures = open_failures(store, job=query.get("job") or None, since=since)
+    return {"groups": [failures_data(group) for group in group_failures(failures)]}
 
 
 _AFTER = {"after": "where the page before ended", "limit": f"most rows (1 to {_MOST}; {_PAGE})"}
@@ -172,7 +172,7 @@ READS: Mapping[str, Read] = {
 
 def api_routes(store: Callable[[], Store]) -> list[Route]:
     """Return the routes of all reads, and that of their description."""
-    found = [Route(f"/api/{name}", _endpoint(read, store)) for name, read in READS.items()]
+    routes = [Route(f"/api/{name}", _endpoint(read, store)) for name, read in READS.items()]
 
     def described(request: Request) -> Response:
         return _json(describe_api(str(request.scope.get("root_path", ""))))
@@ -180,7 +180,7 @@ def api_routes(store: Callable[[], Store]) -> list[Route]:
     def unknown(_: Request) -> Response:
         return _json({"error": f"there is no such read; there are {', '.join(READS)}, and openapi.json"}, 404)
 
-    return [*found, Route("/api/openapi.json", described), Route("/api/{other:path}", unknown)]
+    return [*routes, Route("/api/openapi.json", described), Route("/api/{other:path}", unknown)]
 
 
 def describe_api(base: str) -> dict[str, Any]:
@@ -203,14 +203,14 @@ def describe_api(base: str) -> dict[str, Any]:
 
 def _endpoint(read: Read, store: Callable[[], Store]) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
-        given = dict(request.query_params)
-        missing = [key for key in list(read.takes)[: read.needs] if not given.get(key)]
-        unknown = [key for key in given if key not in read.takes]
+        query = dict(request.query_params)
+        missing = [key for key in list(read.takes)[: read.needs] if not query.get(key)]
+        unknown = [key for key in query if key not in read.takes]
         if missing or unknown:
             what = f"{missing[0]}= is missing" if missing else f"{unknown[0][:60]!r} is no parameter"
             return _json({"error": f"{what}; it takes {', '.join(read.takes) or 'none'}"}, 400)
         try:
-            return _json(read.answer(store(), given))
+            return _json(read.answer(store(), query))
         except NotThereError as error:
             return _json({"error": str(error)}, 404)
         except CronsensusError as error:
@@ -224,13 +224,13 @@ def _json(data: Any, status: int = 200) -> Response:
     return Response(text, status, {"cache-control": "no-store"}, media_type="application/json")
 
 
-def _limit(given: Given) -> int:
-    wanted = _number(given, "limit")
+def _limit(query: Given) -> int:
+    wanted = _number(query, "limit")
     return _PAGE if wanted is None else max(1, min(wanted, _MOST))
 
 
-def _number(given: Given, name: str) -> int | None:
-    text = given.get(name, "")
+def _number(query: Given, name: str) -> int | None:
+    text = query.get(name, "")
     if not text:
         return None
     if not text.isdecimal() or len(text) > 18:

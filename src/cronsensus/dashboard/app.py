@@ -139,15 +139,15 @@ def dashboard(
     """Return the dashboard as an ASGI application, to be served alone or mounted under any prefix.
 
     Without ``auth`` and without a password in the environment (``CRONSENSUS_DASHBOARD_TOKEN``, or ``…_USER`` and
-    ``…_PASSWORD``) it answers a browser on this machine only, and refuses whatever came through a proxy.
+    ``…_PASSWORD``) it answers a browser on this machine only, and refuses requests that came through a proxy.
 
     Args:
-        source: the Scheduler, or the store, to show. It is asked when a page is, and it is not closed.
+        source: the Scheduler, or the store, to show. It is read for each page, and never closed.
         auth: takes the request (Starlette's) and returns ``"read"``, ``"operate"``, or ``None``: refused; plain or
-            async. It may set ``request.state.user``: who acts, for the trail. One that raises refuses.
+            async. It may set ``request.state.user``: who acts, for the trail. An exception refuses the request.
         read_only: nobody can act.
-        by: who acts, for the trail, where nobody said.
-        live: how open pages stay current: by a stream of events, or by asking again.
+        by: who acts, for the trail, where ``auth`` names nobody.
+        live: how open pages stay current: by a stream of events, or by polling.
 
     Raises:
         ConfigurationError: a password in the environment is too short, or half of it is missing.
@@ -186,7 +186,7 @@ def dashboard(
 
 
 class _Pages:
-    """Reads what a page shows, and writes it as HTML. Its methods run in threads: a store may take its time."""
+    """Reads what a page shows, and writes it as HTML. Its methods run in threads, because a store may be slow."""
 
     def __init__(self, source: Scheduler | Store, live: str) -> None:
         self._source = source
@@ -220,14 +220,14 @@ class _Pages:
     def now(self, request: Request) -> Response:
         store = self.store
         by, everything = request.query_params.get("by", ""), request.query_params.get("all") == "1"
-        chosen: By = "job" if by == "job" else "list" if by == "list" else "node"
-        page = now_page(store, by=chosen, everything=everything, recent=self._recent, zone=_zone(request).zone)
+        grouping: By = "job" if by == "job" else "list" if by == "list" else "node"
+        page = now_page(store, by=grouping, everything=everything, recent=self._recent, zone=_zone(request).zone)
         return self._page(request, "now.html", page.now, page=page, all=everything, command="cronsensus doctor")
 
     def jobs(self, request: Request) -> Response:
         words = request.query_params.get("q", "").strip()[:200]
         store = self.store
-        # One field finds both: nobody remembers which of two takes the number.
+        # The same field finds jobs and runs: nobody remembers which of two fields takes the number.
         if (number := _number(words)) is not None and store.occurrence(number) is not None:
             return RedirectResponse(f"{_base(request)}/runs/{number}", 303)
         after = request.query_params.get("after", "")[:400]
@@ -252,22 +252,23 @@ class _Pages:
         runs = store.occurrences(OccurrenceFilter(job=name), after=after, limit=_RUNS + 1)
         zone = zone_of(trigger)
         whole = graph_of(rules_of(every_edge(store)))
-        behind = [one for one, rules in whole.rules.items() if any(rule.job == name for rule in rules)]
+        downstream = [one for one, rules in whole.rules.items() if any(rule.job == name for rule in rules)]
         times = next_times(trigger, now, 10, zone) if fires and trigger is not None else []
         acts = store.trail(target=name, limit=_CHANGES)
         return self._page(
-            request, "job.html", now, before=whole.rules.get(name, ()), behind=behind, view=view, row=row, zone=zone,
+            request, "job.html", now, before=whole.rules.get(name, ()), behind=downstream, view=view, row=row,
+            zone=zone,
             calendar=draw_calendar(past, now, _zone(request, zone).zone), plot=plot_durations(past, row.p50, row.p95),
             eras=_other_eras(store.history(name).eras, acts), trail=acts, policies=list_policies(view.spec),
             times=times,
-            runs=runs[:_RUNS], reasons=any(why_ended(one) for one in runs[:_RUNS]),
+            runs=runs[:_RUNS], reasons=any(why_ended(run) for run in runs[:_RUNS]),
             earlier=runs[_RUNS - 1].id if len(runs) > _RUNS else None,
             args=view.spec.args, kwargs=view.spec.kwargs,
             length=reads.STRIP, command=f"cronsensus jobs show {name}",
         )  # fmt: skip
 
     def ledger(self, request: Request) -> Response:
-        """Show the ledger of a job; without one, the audit of all."""
+        """Show the ledger of a job; without a job, the audit of all."""
         if "job" not in request.query_params:
             return self._audit(request)
         store = self.store
@@ -297,7 +298,7 @@ class _Pages:
         )  # fmt: skip
 
     def runs(self, request: Request) -> Response:
-        """Show the runs that the address means."""
+        """Show the runs that match the query."""
         store, given = self.store, dict(request.query_params)
         now, after = store.now(), _number(given.get("after", ""))
         try:
@@ -315,62 +316,62 @@ class _Pages:
     def run(self, request: Request) -> Response:
         store = self.store
         number = _number(request.path_params["number"])
-        one = None if number is None else store.occurrence(number)
-        if one is None:
+        occurrence = None if number is None else store.occurrence(number)
+        if occurrence is None:
             return self._missing(request, "There is no such run")
-        view = store.job(one.job)
+        view = store.job(occurrence.job)
         words, attempt = request.query_params.get("log", "").strip()[:200], request.query_params.get("attempt", "")
-        report = run_report(store, one, log_lines=_LOG, keep=_log_filter(words, _number(attempt)))
-        same = OccurrenceFilter(job=one.job, parent=one.parent)
-        # Beside a batch stand items: of the one before, which is meant, or its own.
+        report = run_report(store, occurrence, log_lines=_LOG, keep=_log_filter(words, _number(attempt)))
+        same = OccurrenceFilter(job=occurrence.job, parent=occurrence.parent)
+        # The neighbours of a batch may be items: its own, or those of the batch before, which is then shown.
         before, following = (
             [
                 number
-                for beside in store.occurrences(same, after=one.id, limit=1, newest_first=newest)
-                if (number := beside.id if one.parent else beside.parent or beside.id) != one.id
+                for beside in store.occurrences(same, after=occurrence.id, limit=1, newest_first=newest)
+                if (number := beside.id if occurrence.parent else beside.parent or beside.id) != occurrence.id
             ]
             for newest in (True, False)
         )
         sentences: tuple[Sentence, ...] = ()
-        if one.scheduled_for is not None and one.origin is Origin.SCHEDULE and view is not None:
-            told = explain_time(store, view, one.scheduled_for).sentences
-            # The error, and the button to run it again, stand on this very page.
-            sentences = tuple(sentence for sentence in told if sentence.code is not Text.SEE_ERROR)
+        if occurrence.scheduled_for is not None and occurrence.origin is Origin.SCHEDULE and view is not None:
+            explained = explain_time(store, view, occurrence.scheduled_for).sentences
+            # The error, and the button to run it again, are on this page.
+            sentences = tuple(sentence for sentence in explained if sentence.code is not Text.SEE_ERROR)
         return self._page(
             request, "run.html", store.now(), zone=None if view is None else zone_of(view.spec.trigger),
-            one=one, view=view, report=report, sentences=sentences, words=words, attempt=attempt,
+            one=occurrence, view=view, report=report, sentences=sentences, words=words, attempt=attempt,
             before=before, following=following, bars=draw_attempts(report.attempts, store.now()),
-            steps=_steps(one, report.attempts[0].started_at if report.attempts else one.started_at),
-            args=one.args, kwargs=mask_data(one.kwargs),
-            result=_result(one), command=f"cronsensus runs show {one.id}",
+            steps=_steps(occurrence, report.attempts[0].started_at if report.attempts else occurrence.started_at),
+            args=occurrence.args, kwargs=mask_data(occurrence.kwargs),
+            result=_result(occurrence), command=f"cronsensus runs show {occurrence.id}",
         )  # fmt: skip
 
     def items(self, request: Request) -> Response:
         """Show the items of a batch, in the order of its list; ``state`` narrows them."""
         store = self.store
         number = _number(request.path_params["number"])
-        one = None if number is None else store.occurrence(number)
-        if one is None:
+        batch = None if number is None else store.occurrence(number)
+        if batch is None:
             return self._missing(request, "There is no such run")
         given, state = request.query_params.get("after", ""), request.query_params.get("state", "")
         states = (State(state),) if state in STATES_OF_ITEMS else ()
-        found = store.occurrences(
+        items = store.occurrences(
             OccurrenceFilter(parent=number, states=states), limit=reads.PAGE + 1, newest_first=False,
             after=_number(given),
         )  # fmt: skip
         more = {"state": state} if states else {}
         return self._page(
-            request, "items.html", store.now(), one=one, items=found[: reads.PAGE], state=state if states else "",
-            batch=batch_view(store, one, store.runs(one.id), store.now()),
-            more=urlencode({**more, "after": found[reads.PAGE - 1].id}) if len(found) > reads.PAGE else "",
+            request, "items.html", store.now(), one=batch, items=items[: reads.PAGE], state=state if states else "",
+            batch=batch_view(store, batch, store.runs(batch.id), store.now()),
+            more=urlencode({**more, "after": items[reads.PAGE - 1].id}) if len(items) > reads.PAGE else "",
             command=f"cronsensus runs list --batch {number}" + (f" --state {state}" if states else ""),
         )  # fmt: skip
 
     def nodes(self, request: Request) -> Response:
         store = self.store
-        found, now = read_nodes(store), store.now()
+        nodes, now = read_nodes(store), store.now()
         return self._page(
-            request, "nodes.html", now, nodes=found, standing=count_nodes(found, now - reads.DAY),
+            request, "nodes.html", now, nodes=nodes, standing=count_nodes(nodes, now - reads.DAY),
             command="cronsensus nodes list --ended",
         )  # fmt: skip
 
@@ -383,10 +384,10 @@ class _Pages:
             since, wrong = read_time(span, now, what="since"), ""
         except CronsensusError as error:
             since, span, wrong = now - reads.DAY, "1d", str(error)
-        found = open_failures(store, job=job or None, since=since)
+        failures = open_failures(store, job=job or None, since=since)
         return self._page(
             request, "failed.html", now, 400 if wrong else 200,
-            groups=group_failures(found), total=len(found), most=MOST, job=job, since=span,
+            groups=group_failures(failures), total=len(failures), most=MOST, job=job, since=span,
             wrong=wrong, command=f"cronsensus runs failed --since {span}",
         )  # fmt: skip
 
@@ -413,9 +414,9 @@ class _Pages:
 
     def locks(self, request: Request) -> Response:
         store = self.store
-        found = store.locks(limit=_MOST_LOCKS + 1)
+        locks = store.locks(limit=_MOST_LOCKS + 1)
         return self._page(
-            request, "locks.html", store.now(), locks=found[:_MOST_LOCKS], more=len(found) > _MOST_LOCKS,
+            request, "locks.html", store.now(), locks=locks[:_MOST_LOCKS], more=len(locks) > _MOST_LOCKS,
             command="cronsensus locks list",
         )  # fmt: skip
 
@@ -454,7 +455,7 @@ class _Pages:
         return await run_in_threadpool(self._act_alone, request, fields)
 
     def _act_alone(self, request: Request, fields: dict[str, str]) -> Response:
-        # Of two who send the same form in one moment, the second is told that it has changed.
+        # If two people send the same form at once, the second sees that the target has changed.
         with self._acting:
             return self._run_action(request, fields)
 
@@ -510,7 +511,7 @@ class _Pages:
         return self._missing(request, str(error), status=getattr(error, "status", 400))
 
     def no_answer(self, request: Request, error: Exception) -> Response:
-        """Answer with what is wrong: in what was asked, in what the store holds, or that the store is away."""
+        """Answer with the error: of the request, of a record that cannot be read, or of a store that is away."""
         status = status_of(error) if isinstance(error, CronsensusError) else 500
         if status != STORE_AWAY:
             title = "This cannot be shown" if status == 500 else "The address asks for something that cannot be"
@@ -577,7 +578,7 @@ def _switched(request: Request, name: str, value: str) -> str:
 
 
 def _make_filter(name: str) -> Any:
-    """Return the filter that says a value in the language and zone of its page."""
+    """Return the filter that writes a value in the language and zone of its page."""
 
     @jinja2.pass_context
     def render_value(context: jinja2.runtime.Context, *values: Any) -> str:
@@ -587,13 +588,13 @@ def _make_filter(name: str) -> Any:
 
 
 def _given(request: Request) -> dict[str, str]:
-    """Return what an address says; runs that were chosen, each by a box of its own, as one text."""
+    """Return the query of a request; the ids of ticked runs are joined into a text."""
     given = dict(request.query_params)
     return given | {"runs": " ".join(request.query_params.getlist("runs"))} if "runs" in given else given
 
 
 def _number(text: str) -> int | None:
-    """Return the number of a run or row that a text is; ``None``: it is none that a store may have."""
+    """Return the id that a text holds; ``None``: it is no id that a store may have."""
     return int(text) if text.isdecimal() and len(text) < 19 else None
 
 
@@ -603,29 +604,29 @@ def _base(request: Request) -> str:
 
 
 def _other_eras(eras: Sequence[Era], acts: Sequence[TrailEntry]) -> list[Era]:
-    """Return the eras that no entry of the trail tells of, the newest first."""
-    told = {act.at for act in acts if act.action == "define"}
-    return [era for era in reversed(eras) if era.since not in told][:_CHANGES]
+    """Return the eras that no entry of the trail covers, the newest first."""
+    in_trail = {act.at for act in acts if act.action == "define"}
+    return [era for era in reversed(eras) if era.since not in in_trail][:_CHANGES]
 
 
-def _steps(one: Occurrence, started: datetime | None) -> list[tuple[str, datetime | None, timedelta | None]]:
-    """Return the stations of an occurrence, each with the time since the one before.
+def _steps(occurrence: Occurrence, started: datetime | None) -> list[tuple[str, datetime | None, timedelta | None]]:
+    """Return the steps of an occurrence, each with the time since the step before.
 
-    A claim has no time of its own on record: an attempt begins with it. A batch that sleeps is due never.
+    A claim has no time of its own on record: an attempt begins with it. A parked batch is never due.
     """
     stations = [
-        ("Scheduled", one.scheduled_for),
-        ("Due", None if one.due_at >= LATEST else one.due_at),
-        ("Decided", one.created_at),
+        ("Scheduled", occurrence.scheduled_for),
+        ("Due", None if occurrence.due_at >= LATEST else occurrence.due_at),
+        ("Decided", occurrence.created_at),
         ("Claimed, started", started),
-        ("Finished", one.finished_at),
+        ("Finished", occurrence.finished_at),
     ]
-    found: list[tuple[str, datetime | None, timedelta | None]] = []
+    steps: list[tuple[str, datetime | None, timedelta | None]] = []
     before: datetime | None = None
     for name, at in stations:
-        found.append((name, at, None if at is None or before is None else at - before))
+        steps.append((name, at, None if at is None or before is None else at - before))
         before = at or before
-    return found
+    return steps
 
 
 def _log_filter(words: str, attempt: int | None) -> Callable[[LogEntry], bool] | None:
@@ -636,18 +637,18 @@ def _log_filter(words: str, attempt: int | None) -> Callable[[LogEntry], bool] |
     return lambda entry: attempt in {None, entry[1]} and lowered in f"{entry[2].level} {entry[2].text}".lower()
 
 
-def _result(one: Occurrence) -> str:
-    return "" if one.result is None else dumps_masked(loads(one.result))
+def _result(occurrence: Occurrence) -> str:
+    return "" if occurrence.result is None else dumps_masked(loads(occurrence.result))
 
 
 def _linked(text: str, base: str) -> str:
-    """Return a sentence as HTML, in which the command that shows a run leads to its page."""
+    """Return a sentence as HTML; a command that shows a run becomes a link to its page."""
     escaped = str(markupsafe.escape(text))
     return markupsafe.Markup(_SHOWS.sub(rf'<a href="{markupsafe.escape(base)}/runs/\1">\g<0></a>', escaped))  # noqa: S704 - escaped
 
 
 def _exact(instant: datetime) -> str:
-    """Return an instant as a script reads it."""
+    """Return an instant in the form that the page's script reads."""
     return f"{instant.astimezone(UTC).isoformat('T', 'milliseconds')[:-6]}Z"
 
 

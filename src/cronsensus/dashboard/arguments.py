@@ -39,19 +39,19 @@ class Parameter:
 def parameters_of(function: Callable[..., Any], *, executor: str) -> list[Parameter] | None:
     """Return the parameters of a job's function, without its ``Run``; ``None``: a form cannot have all of them."""
     signature = inspect_function(function, name="job", executor=executor).signature
-    if signature is None or any(each.kind not in _NAMED for each in signature.parameters.values()):
+    if signature is None or any(parameter.kind not in _NAMED for parameter in signature.parameters.values()):
         return None
     try:
         hints = typing.get_type_hints(function)
     except Exception:  # noqa: BLE001 - an annotation may be of a type checker only, and evaluating it raises what it likes
         hints = {}
-    return [_parameter(each, hints.get(each.name)) for each in signature.parameters.values()]
+    return [_parameter(parameter, hints.get(parameter.name)) for parameter in signature.parameters.values()]
 
 
 def own_arguments(parameters: list[Parameter], spec: JobSpec) -> dict[str, str]:
     """Return what a job's definition passes, as texts of the fields."""
-    own = dict(zip((each.name for each in parameters), spec.args, strict=False)) | spec.kwargs
-    kinds = {each.name: each.kind for each in parameters}
+    own = dict(zip((parameter.name for parameter in parameters), spec.args, strict=False)) | spec.kwargs
+    kinds = {parameter.name: parameter.kind for parameter in parameters}
     return {
         PREFIX + name: value if kinds.get(name) == "text" and isinstance(value, str) else _text(value)
         for name, value in own.items()
@@ -59,24 +59,24 @@ def own_arguments(parameters: list[Parameter], spec: JobSpec) -> dict[str, str]:
 
 
 def read_arguments(parameters: list[Parameter], given: Mapping[str, str]) -> dict[str, Any]:
-    """Return the arguments that somebody wrote; a field that is left empty is left out.
+    """Return the arguments from the fields; an empty field is left out.
 
     Raises:
-        InvalidOption: a required one is missing, or one is not what its field takes.
+        InvalidOption: a required argument is missing, or a value is not what its field takes.
     """
-    found = {}
-    for each in parameters:
-        text = given.get(PREFIX + each.name, "")
-        if each.kind != "text":
+    arguments = {}
+    for parameter in parameters:
+        text = given.get(PREFIX + parameter.name, "")
+        if parameter.kind != "text":
             text = text.strip()
         if not text:
-            if each.default is None and each.kind != "text":
-                raise InvalidOption(f"{each.name!r} is missing; the function has no default for it")
-            if each.default is None:
-                found[each.name] = ""
+            if parameter.default is None and parameter.kind != "text":
+                raise InvalidOption(f"{parameter.name!r} is missing; the function has no default for it")
+            if parameter.default is None:
+                arguments[parameter.name] = ""
             continue
-        found[each.name] = _value(each, text)
-    return found
+        arguments[parameter.name] = _value(parameter, text)
+    return arguments
 
 
 def _value(parameter: Parameter, text: str) -> Any:
@@ -100,17 +100,17 @@ def _value(parameter: Parameter, text: str) -> Any:
 _WRONG = object()
 
 
-def _parameter(each: inspect.Parameter, hint: Any) -> Parameter:
-    default = None if each.default is inspect.Parameter.empty else _text(each.default)
+def _parameter(parameter: inspect.Parameter, hint: Any) -> Parameter:
+    default = None if parameter.default is inspect.Parameter.empty else _text(parameter.default)
     choices = _choices(hint)
     if choices is not None:
-        return Parameter(each.name, "choice", default, choices)
+        return Parameter(parameter.name, "choice", default, choices)
     kind: Kind = "text" if hint is str else "number" if hint in {int, float} else "json"
-    return Parameter(each.name, kind, default)
+    return Parameter(parameter.name, kind, default)
 
 
 def _choices(hint: Any) -> tuple[str, ...] | None:
-    """Return the values of a hint that has few, as JSON."""
+    """Return the values of a hint that allows only a few, as JSON; ``None``: it allows any."""
     if hint is bool:
         return ("true", "false")
     if typing.get_origin(hint) is Literal:
@@ -118,7 +118,7 @@ def _choices(hint: Any) -> tuple[str, ...] | None:
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return tuple(_text(member.value) for member in hint)
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
-        several = [_choices(one) for one in typing.get_args(hint) if one is not type(None)]
+        several = [_choices(option) for option in typing.get_args(hint) if option is not type(None)]
         if len(several) == 1 and several[0] is not None:
             return (*several[0], "null")
     return None

@@ -23,7 +23,7 @@ _MOST_TICKS = 6
 
 @dataclass(frozen=True, slots=True)
 class AttemptBar:
-    """An attempt; ``gap``: the time since the one before ended, if that was cut off or failed."""
+    """An attempt; ``gap``: the time since the previous attempt ended, if that was cut off or failed."""
 
     run: RunView
     kind: str
@@ -45,23 +45,23 @@ class AttemptBars:
 
 
 def draw_attempts(attempts: Sequence[RunView], now: datetime) -> AttemptBars | None:
-    """Return the last attempts that did something, to scale; nothing of fewer than two."""
-    tried = [one for one in attempts if one.end != "snoozed"]
+    """Return the last attempts that did something, to scale; ``None``: fewer than two did."""
+    tried = [attempt for attempt in attempts if attempt.end != "snoozed"]
     shown = tried[-MOST_BARS:]
     if len(shown) < 2:
         return None
-    begin = min(one.started_at for one in shown)
-    span = max(max(one.finished_at or now for one in shown) - begin, timedelta(milliseconds=1))
-    step = next((one for one in _STEPS if span / one <= _MOST_TICKS), span)
+    begin = min(run.started_at for run in shown)
+    span = max(max(run.finished_at or now for run in shown) - begin, timedelta(milliseconds=1))
+    step = next((run for run in _STEPS if span / run <= _MOST_TICKS), span)
     bars: list[AttemptBar] = []
     before: RunView | None = None
-    for number, one in enumerate(shown):
-        x = _LEFT + _WIDTH * ((one.started_at - begin) / span)
-        width = max(_THIN, _WIDTH * (((one.finished_at or now) - one.started_at) / span))
-        gap = None if before is None or before.finished_at is None else one.started_at - before.finished_at
-        kind = _KINDS.get(one.end, "skip")
-        bars.append(AttemptBar(one, kind, round(x, 2), round(width, 2), HEAD + ROW * number, gap))
-        before = one
+    for number, run in enumerate(shown):
+        x = _LEFT + _WIDTH * ((run.started_at - begin) / span)
+        width = max(_THIN, _WIDTH * (((run.finished_at or now) - run.started_at) / span))
+        gap = None if before is None or before.finished_at is None else run.started_at - before.finished_at
+        kind = _KINDS.get(run.end, "skip")
+        bars.append(AttemptBar(run, kind, round(x, 2), round(width, 2), HEAD + ROW * number, gap))
+        before = run
     ticks = tuple(
         (round(_LEFT + _WIDTH * (step * number / span), 2), step * number) for number in range(1, int(span / step) + 1)
     )

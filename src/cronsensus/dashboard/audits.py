@@ -1,4 +1,4 @@
-"""The audit of all jobs as a page: made when somebody asks for it, and kept for whoever asks next."""
+"""The audit of all jobs as a page: made on request, and kept for the next requests."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from cronsensus.timing.clock import SystemClock
 from cronsensus.timing.durations import parse_duration
 
 SPANS = {"1h": "The last hour", "1d": "The last day", "7d": "The last 7 days", "30d": "The last 30 days"}
-"""How far back somebody may have it look, and what that is called."""
+"""How far back an audit may go, each with its title."""
 COUNTED = {
     "expected": "Nominal times", "succeeded": "Succeeded", "failed": "Failed", "missed": "Missed", "skipped": "Skipped",
     "cancelled": "Cancelled", "pending": "Not over", "takeovers": "Taken over", "duplicates": "Duplicates",
 }  # fmt: skip
-"""What is shown of what it counts, and what that is called."""
+"""The counts that are shown, each with its title."""
 KEPT = 10.0
-"""Seconds for which those who ask get the audit that is there: it may be long, and people reload."""
+"""Seconds for which an audit is shown again: it may take long, and people reload."""
 PATIENCE = 2.0
-"""Seconds for which one waits for the audit of another: those who reload must not take up all threads."""
+"""Seconds that a request waits for the audit of another: reloads must not use up all threads."""
 SHOWN = 200
 """Jobs that are shown, those in trouble first; all are counted."""
 
@@ -48,13 +48,16 @@ class Audited:
 
     @property
     def late(self) -> list[str]:
-        """How late attempts began: half of them at most, 99 of 100 at most, and the latest."""
+        """How late attempts started: the median, the 99th percentile, and the maximum."""
         late = self.report.lateness
-        return [brief_duration(timedelta(seconds=one)) for one in (late.quantile(0.5), late.quantile(0.99), late.max)]
+        return [
+            brief_duration(timedelta(seconds=seconds))
+            for seconds in (late.quantile(0.5), late.quantile(0.99), late.max)
+        ]
 
 
 class Audits:
-    """The last audit; one is made at a time."""
+    """The last audit. Only a single audit is made at a time."""
 
     def __init__(self) -> None:
         self._clock = SystemClock()
@@ -63,22 +66,22 @@ class Audits:
 
     @property
     def last(self) -> Audited | None:
-        """The last one; ``None``: nobody has asked for any."""
+        """The last audit; ``None``: nobody has asked for any."""
         return None if self._last is None else self._last[0]
 
     def make_audit(self, store: Store, span: str) -> Audited | None:
-        """Return an audit of the last ``span``, one of ``SPANS``; ``None``: another is being made, and goes on."""
+        """Return an audit of the last ``span``, one of ``SPANS``; ``None``: another audit is still being made."""
         if not self._making.acquire(timeout=PATIENCE):
             return None
         try:
             if self._last is not None:
-                found, made = self._last
-                if found.span == span and self._clock.monotonic() - made < KEPT:
-                    return found
+                audited, made = self._last
+                if audited.span == span and self._clock.monotonic() - made < KEPT:
+                    return audited
             now = store.now()
             report = audit(store, since=now - parse_duration(span), until=now)
-            found = Audited(span, report, now)
-            self._last = found, self._clock.monotonic()
-            return found
+            audited = Audited(span, report, now)
+            self._last = audited, self._clock.monotonic()
+            return audited
         finally:
             self._making.release()

@@ -1,4 +1,4 @@
-"""The bar of a batch: which part of its width stands for which state of its items."""
+"""The bar of a batch: a segment for each state of its items."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Segment:
 
 
 def draw_segments(batch: BatchView) -> list[Segment]:
-    """Return what is drawn, from the left; what waits is the empty rest."""
+    """Return the segments from the left; pending items are the empty rest."""
     found: list[Segment] = []
     x = 0.0
     for state, count in batch.counts.items():

@@ -1,7 +1,7 @@
-"""Connections that cannot be held for ever, nor take the files that a node beside needs.
+"""Limits on connections: none is held for ever, and they leave enough files for a node in the same process.
 
-Whoever reaches the port can open connections, with or without a password. Each is given up if its client sends no
-whole request, or takes no answer; and there are never so many that the process can open nothing else.
+Anybody who reaches the port can open connections, with or without a password. A connection is closed if its client
+sends no whole request, or does not read the answer. Their number leaves the process files to open.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from cronsensus.process.logger import Logger
 from cronsensus.timing.clock import SystemClock
 
 HEAD, BODY, WRITE = 10.0, 30.0, 30.0
-"""Seconds for the head of a request, for its body, and for a part of an answer to be taken."""
+"""Seconds for the head of a request, for its body, and for the client to read a part of an answer."""
 MOST = 200
-"""Most connections; fewer where a process may open few files."""
+"""Most connections; fewer if a process may open few files."""
 BACKLOG = 64
 """Connections that are accepted at once, before any of them can be refused."""
 LOG_EVERY = 60.0
-"""Seconds between two lines about the same trouble, which whoever reaches the port can cause."""
+"""Seconds between two log lines about the same trouble, which anybody who reaches the port can cause."""
 _NO_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _log = Logger("cronsensus.dashboard")
 _clock = SystemClock()
@@ -41,7 +41,7 @@ def most_connections() -> int:
 
 
 class SeldomLog:
-    """Logs a line about what anybody can cause, and counts what happens until the next."""
+    """Logs a line about trouble that anybody can cause, and counts its repeats until the next line."""
 
     def __init__(self) -> None:
         self._logged_at = float("-inf")
@@ -59,7 +59,7 @@ class SeldomLog:
 
 
 class Connection(H11Protocol):
-    """One connection. ``end_if_stuck`` is to be called now and then."""
+    """A connection. Call ``end_if_stuck`` now and then."""
 
     most = MOST
     refused = SeldomLog()
@@ -77,11 +77,11 @@ class Connection(H11Protocol):
             transport.abort()
             return
         if (wire := transport.get_extra_info("socket")) is not None:
-            # Head and body of an answer are two writes: without this the second waits 40 ms for the client's word.
+            # Head and body of an answer are two writes: without this the second waits 40 ms for the client's ACK.
             wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def end_if_stuck(self) -> None:
-        """Give the connection up if its client has made no progress for as long as it may take."""
+        """Close the connection if its client has made no progress for too long."""
         waits, now = self._waited_for(), _clock.monotonic()
         if waits != self._waits or waits is None:
             self._waits, self._since = waits, now
@@ -89,7 +89,7 @@ class Connection(H11Protocol):
             self.transport.abort()
 
     def _waited_for(self) -> tuple[float, object, int] | None:
-        """Return how long the client may take for the next step, and which; the same again: it has not moved."""
+        """Return how long the client may take for the next step, and the step. The same again: no progress."""
         unsent = self.transport.get_write_buffer_size()
         if unsent:
             return WRITE, self.cycle, unsent
@@ -101,7 +101,7 @@ class Connection(H11Protocol):
 
 
 class AcceptErrors:
-    """Takes what the event loop reports. Out of files, it would log a line for each connection that waits."""
+    """Handles errors of the event loop. Out of files, it would log a line for each waiting connection."""
 
     def __init__(self) -> None:
         self._log = SeldomLog()

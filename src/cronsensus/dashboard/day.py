@@ -1,4 +1,4 @@
-"""The last 24 hours by job: the worst that became of each half hour."""
+"""The last 24 hours by job: the worst verdict of each half hour."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TROUBLE = {"failed": 0, "missed": 1}
 
 @dataclass(slots=True)
 class HalfHour:
-    """What became of a job's times in half an hour; ``run``: the newest of the worst."""
+    """The verdicts of a job's times in half an hour; ``run``: the newest with the worst verdict."""
 
     x: float
     at: datetime
@@ -36,7 +36,7 @@ class HalfHour:
 
     @property
     def run(self) -> int | None:
-        """A run that shows it; ``None``: nothing was made."""
+        """A run with this verdict; ``None``: there is no occurrence."""
         return self.runs.get(self.worst)
 
 
@@ -51,7 +51,7 @@ class DayRow:
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """The picture; ``read_from``: what ended before that was not read."""
+    """The picture; ``read_from``: runs that ended earlier were not read."""
 
     rows: tuple[DayRow, ...]
     more: int
@@ -67,8 +67,8 @@ def draw_day(now: datetime, pasts: Mapping[str, Past], ran: Sequence[Glance], *,
     Args:
         now: the store's clock.
         pasts: the newest verdicts of some jobs.
-        ran: what ended in the last day, of all jobs.
-        whole: whether that is all of it.
+        ran: the runs of all jobs that ended in the last day.
+        whole: whether these are all of them.
     """
     last = now - (now - datetime.min.replace(tzinfo=now.tzinfo)) % CELL
     first = last - (CELLS - 1) * CELL
@@ -78,8 +78,10 @@ def draw_day(now: datetime, pasts: Mapping[str, Past], ran: Sequence[Glance], *,
         if at >= first and (one.state.final or one.begun_at is not None):
             by_job.setdefault(one.job, []).append((verdict_of(one), at, one))
     for name, past in pasts.items():
-        ranges = (one.range for one in past.ranges if one.range.last >= first)
-        by_job.setdefault(name, []).extend((str(one.state), one.last, one) for one in ranges)
+        ranges = (ledger_range.range for ledger_range in past.ranges if ledger_range.range.last >= first)
+        by_job.setdefault(name, []).extend(
+            (str(ledger_range.state), ledger_range.last, ledger_range) for ledger_range in ranges
+        )
     order = sorted(
         (job for job, some in by_job.items() if some and not is_internal(job)),
         key=lambda job: (min(_TROUBLE.get(state, 2) for state, _, _ in by_job[job]), job),
@@ -99,13 +101,13 @@ def draw_day(now: datetime, pasts: Mapping[str, Past], ran: Sequence[Glance], *,
     )
 
 
-def verdict_of(one: Glance) -> str:
-    """Return what became of an occurrence, or where it stands: a batch whose items run is running."""
-    return "running" if one.is_batch and not one.state.final else str(one.state)
+def verdict_of(glance: Glance) -> str:
+    """Return the verdict or state of an occurrence: a batch whose items run is running."""
+    return "running" if glance.is_batch and not glance.state.final else str(glance.state)
 
 
 def _once(ran: Iterable[Glance], pasts: Mapping[str, Past]) -> Iterable[Glance]:
-    seen = {one.id: one for past in pasts.values() for one in past.glances}
+    seen = {glance.id: glance for past in pasts.values() for glance in past.glances}
     seen |= {one.id: one for one in ran if one.parent is None}
     return seen.values()
 

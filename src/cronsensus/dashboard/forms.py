@@ -1,4 +1,4 @@
-"""What a form sends: few fields of text, and proof that a page of ours asked for it."""
+"""The fields that a form sends, and the proof that the dashboard's own page sent it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]{32}")
 
 
 class FormRefusedError(Exception):
-    """A form that cannot be taken; ``status`` is that of the answer."""
+    """A form is refused; ``status`` is that of the answer."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -26,7 +26,7 @@ class FormRefusedError(Exception):
 
 
 def token_for(request: Request) -> str:
-    """Return what a form of this browser must send back: what its cookie holds, or a new one.
+    """Return the token that a form of this browser must send back: from its cookie, or a new token.
 
     A page of another site can have a browser send the cookie. It can neither read nor set it, so it does not know what
     to write into the field.
@@ -36,7 +36,7 @@ def token_for(request: Request) -> str:
 
 
 def keep_token(request: Request, response: Response, token: str, path: str) -> None:
-    """Have the browser keep ``token``."""
+    """Set the cookie with ``token``."""
     secure = request.url.scheme == "https"
     response.set_cookie(COOKIE, token, path=path or "/", httponly=True, samesite="strict", secure=secure)
 
@@ -45,7 +45,7 @@ async def read_form(request: Request) -> dict[str, str]:
     """Return the fields of a form that was posted.
 
     Raises:
-        FormRefusedError: it is too large, is none, or does not come from a page that this browser was given.
+        FormRefusedError: it is too large, no form, or not from a page that this browser has got.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":

@@ -1,4 +1,4 @@
-"""The page of what comes after what: one night of it, drawn as SVG in layers from left to right."""
+"""The page of dependencies: a night of them, drawn as SVG in layers from left to right."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 NIGHTS = 12
 MOST_JOBS = 100
-"""Jobs that are drawn; of a larger graph one part is."""
+"""Jobs that are drawn; of a larger graph only its first part."""
 _ROOTS = 5
 _LONG = timedelta(days=366 * 50)
 _SAMPLE = 5
-"""Times to come that tell how far back the last nights lie."""
+"""Nominal times to come whose distance shows how far back the last nights lie."""
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _EDGE, _LANE = 166, 46, 48, 14, 2, 10
 Slot = str | tuple[str, str, int]
-"""A job; or of a line from one job to another the part that passes a layer."""
+"""A job; or the part of an edge that passes a layer: its upstream, its dependent, the layer."""
 _KINDS = {
     "succeeded": "ok", "failed": "fail", "missed": "miss", "running": "run", "pending": "wait", "skipped": "skip",
     "cancelled": "stop",
@@ -50,9 +50,9 @@ class GraphPage:
     Attributes:
         graph: the jobs that are drawn.
         at: the nominal time whose states are shown; ``None``: nothing has run yet.
-        nights: the last ones, the earliest first.
+        nights: the last nights, the earliest first.
         standing: what became of each job at that time; jobs that have no such time are left out.
-        total: how many jobs come after others, or before.
+        total: how many jobs have dependencies.
     """
 
     graph: Graph
@@ -63,12 +63,12 @@ class GraphPage:
 
 
 def graph_page(store: Store, whole: Graph, job: str, at: datetime | None) -> GraphPage:
-    """Return one night of what a job comes after and what comes after it; of all jobs if none is named.
+    """Return a night of a job with its upstreams and dependents; of all jobs if no job is named.
 
     Args:
-        store: what knows the nights.
-        whole: all jobs that come after others, or before.
-        job: the one whose part is drawn; of any other name, all are.
+        store: where the runs are.
+        whole: the graph of all jobs that have dependencies.
+        job: the job whose part is drawn; an unknown name draws all jobs.
         at: the nominal time whose states are shown; ``None``: the newest.
     """
     graph = whole.neighbours_of(job) if job in whole.jobs else whole
@@ -87,20 +87,20 @@ def graph_page(store: Store, whole: Graph, job: str, at: datetime | None) -> Gra
 
 
 def _nights_of(store: Store, job: str, trigger: Trigger | None) -> set[datetime]:
-    """Return the last nominal times of a job that have runs, however many runs without one came since."""
+    """Return the last nominal times of a job that have runs, however many runs without a nominal time came since."""
     now = store.now()
     following = list(times_after(trigger, now, _SAMPLE))
-    found: Sequence[Occurrence | Glance] = ()
+    runs: Sequence[Occurrence | Glance] = ()
     if following:  # a bound: without one all nominal times of a job that runs each second would be read
         since = now - min(NIGHTS * (following[-1] - now), _LONG)
-        found = store.occurrences(OccurrenceFilter(job=job, scheduled_from=since), limit=2 * NIGHTS)
-    if not found:  # paused for long, or run by hand alone
-        found = store.last_of([job], limit=2 * NIGHTS).get(job, Past()).glances
-    return {one.scheduled_for for one in found if one.scheduled_for is not None}
+        runs = store.occurrences(OccurrenceFilter(job=job, scheduled_from=since), limit=2 * NIGHTS)
+    if not runs:  # paused for long, or run by hand alone
+        runs = store.last_of([job], limit=2 * NIGHTS).get(job, Past()).glances
+    return {run.scheduled_for for run in runs if run.scheduled_for is not None}
 
 
 def graph_svg(page: GraphPage, t: Words, base: str) -> Markup:
-    """Return the drawing; each job is a link, and says in words and by a shape what became of it."""
+    """Return the drawing. Each job is a link, and shows its state in words and by a shape."""
     place: dict[Slot, tuple[int, int]] = {}
     height = 0
     for layer, slots in enumerate(arrange_columns(page.graph)):
@@ -120,32 +120,32 @@ def graph_svg(page: GraphPage, t: Words, base: str) -> Markup:
 
 
 def arrange_columns(graph: Graph) -> list[list[Slot]]:
-    """Return what stands in each layer, from above: jobs, and the lanes of lines that pass by.
+    """Return the slots of each layer, from the top: jobs, and lanes for edges that pass the layer.
 
-    What has the same upstreams stands together, near them: so fewer lines cross, and none passes behind a job.
+    Jobs with the same upstreams stand together, near them: so fewer edges cross, and none passes behind a job.
     """
     depth = {job: layer for layer, jobs in enumerate(graph.layers) for job in jobs}
-    found: list[list[Slot]] = [list(jobs) for jobs in graph.layers]
+    columns: list[list[Slot]] = [list(jobs) for jobs in graph.layers]
     before: dict[Slot, list[Slot]] = {}
     for job, rules in graph.rules.items():
         for rule in rules:
             last: Slot = rule.job
             for layer in range(depth[rule.job] + 1, depth[job]):
                 lane = (rule.job, job, layer)
-                found[layer].append(lane)
+                columns[layer].append(lane)
                 before[lane] = [last]
                 last = lane
             before.setdefault(job, []).append(last)
     row: dict[Slot, float] = {}
-    for slots in found:
+    for slots in columns:
         slots.sort(
-            key=lambda one: (
-                sum(row[each] for each in before.get(one, ())) / max(1, len(before.get(one, ()))),
-                str(one),
+            key=lambda place: (
+                sum(row[upstream] for upstream in before.get(place, ())) / max(1, len(before.get(place, ()))),
+                str(place),
             )
         )
         row |= {slot: number for number, slot in enumerate(slots)}
-    return found
+    return columns
 
 
 def _edge(place: Mapping[Slot, tuple[int, int]], rule: Rule, job: str, t: Words) -> str:
@@ -184,10 +184,10 @@ def _node(job: str, place: tuple[int, int], standing: Standing | None, t: Words,
 
 
 def rule_words(rule: Rule, t: Words) -> str:
-    """Return what is unusual of a rule, in words."""
+    """Return the parts of a rule that differ from the default, in words."""
     return ", ".join(t(word) for word in (rule.when, rule.which) if word not in {"succeeded", "same"})
 
 
 def night_link(at: datetime, job: str) -> str:
-    """Return the query of the page for one night."""
+    """Return the query of the page for a night."""
     return urlencode({"at": at.isoformat().replace("+00:00", "Z"), **({"job": job} if job else {})})

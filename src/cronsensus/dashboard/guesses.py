@@ -1,4 +1,4 @@
-"""Wrong passwords: who sends them is logged, and waits."""
+"""Wrong passwords: their senders are logged, and slowed down."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from cronsensus.process.logger import Logger
 from cronsensus.timing.clock import SystemClock
 
 FREE = 20
-"""Wrong passwords of an address after which its next ones wait."""
+"""Wrong passwords of an address after which its next passwords wait."""
 PAUSE = 1.0
-"""Seconds for which they wait before they are compared: the right one, too, or waiting would tell it."""
+"""Seconds that they wait before they are compared. The right password waits, too, or the wait would reveal it."""
 FORGET_AFTER = 600.0
-"""Seconds without a wrong one after which an address is forgotten."""
+"""Seconds without a wrong password after which an address is forgotten."""
 _MOST_ADDRESSES = 1_000
 _log = Logger("cronsensus.dashboard")
 
 
 class Guesses:
-    """Counts wrong passwords by address. What has come through a proxy is all of the proxy's address."""
+    """Counts wrong passwords by address. All that comes through a proxy has the proxy's address."""
 
     def __init__(self) -> None:
         self._clock = SystemClock()
         self._wrong: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     def pause_for(self, address: str) -> float:
-        """Return how many seconds a password from ``address`` waits before it is looked at."""
+        """Return how many seconds a password from ``address`` waits before it is compared."""
         return PAUSE if self._count(address) >= FREE else 0.0
 
     def note_wrong(self, address: str) -> None:

@@ -1,4 +1,4 @@
-"""Tell a probe whether the pages can be had, without a password and without anything about what is in the store."""
+"""Answer a health probe of the dashboard, without a password and without data of the store."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from cronsensus.timing.clock import SystemClock
 
 PATH = "/healthz"
 KEPT = 1.0
-"""Seconds for which an answer of the store is kept: anybody may ask, and as often as they like."""
+"""Seconds for which an answer of the store is kept: anybody may probe as often as they like."""
 OK = (200, "ok: the store answers")
 AWAY = (503, "fail: the store does not answer")
 
 
 class Healthz:
-    """Asks the store for its time, at most once in ``KEPT`` seconds."""
+    """Reads the store's time, at most once in ``KEPT`` seconds."""
 
     def __init__(self, store: Callable[[], Store]) -> None:
-        """Ask ``store``, whose opening may fail, too."""
+        """Prepare; ``store`` opens the store, which may fail, too."""
         self._store = store
         self._clock = SystemClock()
         self._lock = threading.Lock()

@@ -1,7 +1,7 @@
-"""What a search over all jobs looks through: their names and texts, kept in the process for some seconds.
+"""The index for a search over all jobs: their names and texts, kept in the process for some seconds.
 
-To read ten thousand definitions takes most of a second, and a page must not. So the texts are kept, and read anew in
-the background. What they lead to is read from the store each time: a page shows no job as it was.
+Reading ten thousand definitions takes most of a second, which is too long for a page. So the texts are kept, and read
+anew in the background. The jobs that are found are read from the store each time: a page shows no outdated job.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ MOST = 20_000
 """Jobs whose texts are kept, the first by name."""
 _AT_ONCE = 50
 _REST = 4.0
-"""The processor is left to pages for so many times the work of reading anew: each page is slowed by a fifth."""
+"""The pause after each part of reading anew, in times of its work, so that pages are slowed by a fifth at most."""
 _KEPT = 10.0
 _SHARE = 20
-"""Of the time, one part in so many is spent on reading anew, however many jobs there are."""
+"""Reading anew takes at most a part in so many of the time, however many jobs there are."""
 _NEWS = 200
 _CHANGES = {"pause", "resume", "define"}
 _NEAR = 3
-"""To read so many jobs beside each other costs less than to read one by its name."""
+"""Reading so many neighbouring jobs costs less than reading a job by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class _Text:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """Texts by name; ``end``: the name after which others are, that are not kept."""
+    """Texts by name; ``end``: the last name that is kept, if there are more jobs."""
 
     texts: tuple[_Text, ...]
     end: str | None
@@ -48,8 +48,8 @@ class _Kept:
     until: float
 
 
-def _name_of(one: _Text) -> str:
-    return one.name
+def _name_of(entry: _Text) -> str:
+    return entry.name
 
 
 def text_of(view: JobView) -> str:
@@ -62,7 +62,7 @@ class JobIndex:
     """Finds names of jobs by words. Safe to share between threads."""
 
     def __init__(self, clock: Clock | None = None) -> None:
-        """Begin with nothing: who never searches pays nothing."""
+        """Start empty: nothing is read before the first search."""
         self._clock = clock or SystemClock()
         self._kept: _Kept | None = None
         self._first = threading.Lock()
@@ -71,13 +71,13 @@ class JobIndex:
     def find_names(
         self, store: Store, words: Sequence[str], *, paused: bool = False, after: str = "", limit: int
     ) -> tuple[list[str], str | None]:
-        """Return names of jobs that may match, in order, and the name behind which others may.
+        """Return names of jobs that may match, in order, and the name after which others may match.
 
         Args:
             store: has the jobs.
             words: in lower case; the text of a job has each of them.
-            paused: only those that are.
-            after: a name, behind which the others are.
+            paused: only paused jobs.
+            after: the name after which the others come.
             limit: how many.
         """
         kept = self._current(store)
@@ -85,19 +85,19 @@ class JobIndex:
             beyond = [view.spec.name for view in store.jobs(after=after, limit=limit)]
             return beyond, beyond[-1] if len(beyond) == limit else None
         found = {
-            one.name
-            for one in kept.texts[bisect_right(kept.texts, after, key=_name_of) :]
-            if (one.paused or not paused) and all(word in one.text for word in words)
+            entry.name
+            for entry in kept.texts[bisect_right(kept.texts, after, key=_name_of) :]
+            if (entry.paused or not paused) and all(word in entry.text for word in words)
         }
-        # Who pauses a job, here or by the command line, looks for it at once.
+        # People look for a job right after they have paused it, here or by the command line.
         news = store.trail(limit=_NEWS)
-        news = [one for one in news if one.action in _CHANGES and one.at >= kept.read_at]
-        found |= {one.target for one in news if one.target > after}
+        news = [act for act in news if act.action in _CHANGES and act.at >= kept.read_at]
+        found |= {act.target for act in news if act.target > after}
         names = sorted(found)
         return names[:limit], names[limit - 1] if len(names) > limit else kept.end
 
     def read_views(self, store: Store, names: Sequence[str]) -> list[JobView]:
-        """Return the jobs of these names as they are now; those that stand side by side in one read."""
+        """Return the jobs of these names as they are now; neighbours are read together."""
         kept = self._kept
         if kept is None or not names:
             return []
@@ -123,12 +123,12 @@ class JobIndex:
         try:
             self._kept = self._read(store, _REST)
         except CronsensusError:
-            pass  # The page that asks next says why, by what it reads itself.
+            pass  # The next page shows why: its own reads fail as well.
         finally:
             self._anew.release()
 
     def _read(self, store: Store, rest: float) -> _Kept:
-        """Return the texts of all jobs; ``rest``: how long to leave the processor to others, in times of the work."""
+        """Return the texts of all jobs; ``rest``: how long to pause after each part, in times of its work."""
         read_at, worked = store.now(), 0.0
         texts: list[_Text] = []
         position = ""

@@ -1,4 +1,4 @@
-"""The picture of the last hour by node and of the next by job: what stands where, in percent of the width."""
+"""The layout of the picture: the last hour by node, the next hour by job; widths in percent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_AHEAD = 20
 _MOST_TIMES = 60
 _MOST_LOOKED_UP = 100
 _THIN = 0.25
-"""The least width of a bar; what is nearer to its neighbour than that is drawn as one with it."""
+"""The least width of a bar. Bars with a smaller gap between them are joined."""
 _QUARTER = timedelta(minutes=15)
 _KINDS = {"crashed": "crash", "retry": "retry", "failed": "fail", "succeeded": "ok", None: "run"}
 _NEVER_RAN = (State.MISSED, State.SKIPPED, State.CANCELLED)
@@ -41,7 +41,7 @@ class _Attempt(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Bar:
-    """An attempt, or ``count`` short ones of one job that would touch each other."""
+    """An attempt, or ``count`` short attempts of the same job that would touch each other."""
 
     kind: str
     node: str
@@ -69,7 +69,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Takeover:
-    """An attempt that ended with its node, and the one that went on elsewhere."""
+    """An attempt that ended with its node, and the next attempt on another node."""
 
     job: str
     run: int
@@ -108,7 +108,7 @@ class Ahead:
 
 @dataclass(slots=True)
 class Lanes:
-    """The picture; ``cut``: not all that ran in the hour is on it."""
+    """The picture; ``cut``: too many attempts of the hour to show all."""
 
     now: datetime
     height: int
@@ -127,7 +127,7 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """What a lane says of its node."""
+    """What a lane shows of its node."""
 
     name: str
     state: str
@@ -146,34 +146,34 @@ def draw_lanes(
     """Return the picture of the hour before and after ``now``.
 
     Args:
-        store: is asked for the attempts of what was taken over or tried again.
+        store: read for the attempts of runs that were taken over or tried again.
         now: the middle of the picture.
         nodes: what is known of them, by name.
         views: the jobs whose next times are drawn.
-        seen: what runs, and what ended within the hour; at most ``MOST_RUNS``.
+        seen: runs that go on or ended within the hour; at most ``MOST_RUNS``.
         ranges: verdicts of times that made no occurrence.
     """
     since = now - HOUR
     attempts = _attempts(store, [one for one in seen if one.started_at is not None])
-    bars = [bar for one in attempts if (bar := _bar(one, now)) is not None]
+    bars = [bar for attempt in attempts if (bar := _bar(attempt, now)) is not None]
     known = {node.name: node for node in nodes}
     names = sorted({bar.node for bar in bars} | {node.name for node in nodes if _is_of_the_hour(node, since)})
     shown = names[:_MOST_LANES]
-    found = Lanes(now, 0, cut=len(seen) >= MOST_RUNS, lanes_more=len(names) - len(shown))
+    lanes = Lanes(now, 0, cut=len(seen) >= MOST_RUNS, lanes_more=len(names) - len(shown))
     for number, name in enumerate(shown):
         state = known.get(name, NodeState(name, "closed", None))
         gone_x = None if state.gone_at is None else _x(max(state.gone_at, since), now)
-        found.lanes.append(Lane(name, HEAD + LANE * number, state.state, state.gone_at, gone_x))
-    by_name = {lane.name: lane for lane in found.lanes}
+        lanes.lanes.append(Lane(name, HEAD + LANE * number, state.state, state.gone_at, gone_x))
+    by_name = {lane.name: lane for lane in lanes.lanes}
     for name, lane in by_name.items():
-        found.bars += _packed([bar for bar in bars if bar.node == name], lane)
-    found.not_run_y = HEAD + LANE * len(shown)
-    found.takeovers = _takeovers(attempts, by_name, found.bars, now)
-    _add_not_run(found, seen, ranges, now)
-    found.ahead, found.ahead_more = _ahead(views, now)
-    found.height = max(found.not_run_y + LANE, HEAD + ROW * len(found.ahead))
-    found.ticks = _ticks(now)
-    return found
+        lanes.bars += _packed([bar for bar in bars if bar.node == name], lane)
+    lanes.not_run_y = HEAD + LANE * len(shown)
+    lanes.takeovers = _takeovers(attempts, by_name, lanes.bars, now)
+    _add_not_run(lanes, seen, ranges, now)
+    lanes.ahead, lanes.ahead_more = _ahead(views, now)
+    lanes.height = max(lanes.not_run_y + LANE, HEAD + ROW * len(lanes.ahead))
+    lanes.ticks = _ticks(now)
+    return lanes
 
 
 def _is_of_the_hour(node: NodeState, since: datetime) -> bool:
@@ -186,46 +186,48 @@ def _x(at: datetime, now: datetime) -> float:
 
 
 def _attempts(store: Store, seen: Sequence[Glance]) -> list[_Attempt]:
-    """Return the attempts of the hour; only what had several is asked for."""
-    again = [one.id for one in seen if one.crashes or one.failures][:_MOST_LOOKED_UP]
+    """Return the attempts of the hour. Only runs with several attempts are read from the store."""
+    again = [glance.id for glance in seen if glance.crashes or glance.failures][:_MOST_LOOKED_UP]
     several = set(again)
     made = [
         _Attempt(
-            one.id,
-            one.job,
-            one.node,
-            one.started_at or one.created_at,
-            one.finished_at,
-            None if one.finished_at is None else str(one.state),
+            glance.id,
+            glance.job,
+            glance.node,
+            glance.started_at or glance.created_at,
+            glance.finished_at,
+            None if glance.finished_at is None else str(glance.state),
         )
-        for one in seen
-        if one.id not in several
+        for glance in seen
+        if glance.id not in several
     ]
     return made + [
-        _Attempt(one.occurrence, one.job, one.node, one.started_at, one.finished_at, one.end)
-        for one in store.runs(*again)
+        _Attempt(run.occurrence, run.job, run.node, run.started_at, run.finished_at, run.end)
+        for run in store.runs(*again)
     ]
 
 
-def _bar(one: _Attempt, now: datetime) -> Bar | None:
-    ended = one.finished_at or now
-    if ended < now - HOUR or one.node is None or one.end == "snoozed":  # it looked, and waits: no attempt
+def _bar(attempt: _Attempt, now: datetime) -> Bar | None:
+    ended = attempt.finished_at or now
+    # A snoozed attempt did nothing but find out that it has to wait.
+    if ended < now - HOUR or attempt.node is None or attempt.end == "snoozed":
         return None
-    x = _x(max(one.started_at, now - HOUR), now)
+    x = _x(max(attempt.started_at, now - HOUR), now)
     width = max(_THIN, _x(min(ended, now), now) - x)
-    kind = _KINDS.get(one.end, "skip")
+    kind = _KINDS.get(attempt.end, "skip")
     return Bar(
-        kind=kind, node=one.node, job=one.job, run=one.occurrence, started=one.started_at, ended=one.finished_at,
+        kind=kind, node=attempt.node, job=attempt.job, run=attempt.occurrence, started=attempt.started_at,
+        ended=attempt.finished_at,
         x=min(x, 50 - _THIN), width=round(width, 2),
     )  # fmt: skip
 
 
 def _packed(bars: list[Bar], lane: Lane) -> list[Bar]:
-    """Return the bars of a lane on its tracks: trouble first, short neighbours of one job as one."""
+    """Place the bars of a lane on its tracks: trouble first; short neighbours of a job are joined."""
     tracks: list[list[Bar]] = [[] for _ in range(TRACKS)]
     for bar in sorted(_joined(bars), key=lambda bar: (bar.kind == "ok", bar.x)):
         for number, track in enumerate(tracks):
-            if all(one.x + one.width <= bar.x or bar.x + bar.width <= one.x for one in track):
+            if all(placed.x + placed.width <= bar.x or bar.x + bar.width <= placed.x for placed in track):
                 bar.y = lane.y + 21 + TRACK * number
                 track.append(bar)
                 break
@@ -235,34 +237,34 @@ def _packed(bars: list[Bar], lane: Lane) -> list[Bar]:
 
 
 def _joined(bars: list[Bar]) -> list[Bar]:
-    found: list[Bar] = []
+    joined: list[Bar] = []
     last: dict[str, Bar] = {}
     for bar in sorted(bars, key=lambda bar: (bar.x, bar.run)):
-        one = last.get(bar.job)
-        if one is not None and _touch(one, bar):
-            one.width = round(max(one.width, bar.x + bar.width - one.x), 2)
-            one.count += bar.count
-            one.ended = bar.ended
+        previous = last.get(bar.job)
+        if previous is not None and _touch(previous, bar):
+            previous.width = round(max(previous.width, bar.x + bar.width - previous.x), 2)
+            previous.count += bar.count
+            previous.ended = bar.ended
         else:
             last[bar.job] = bar
-            found.append(bar)
-    return found
+            joined.append(bar)
+    return joined
 
 
-def _touch(one: Bar, other: Bar) -> bool:
-    short = other.width <= 2 * _THIN
-    return short and one.kind == other.kind == "ok" and one.job == other.job and other.x - one.x - one.width < _THIN
+def _touch(left: Bar, right: Bar) -> bool:
+    short = right.width <= 2 * _THIN
+    return short and left.kind == right.kind == "ok" and left.job == right.job and right.x - left.x - left.width < _THIN
 
 
 def _takeovers(
     attempts: Sequence[_Attempt], by_name: dict[str, Lane], bars: Sequence[Bar], now: datetime
 ) -> list[Takeover]:
-    found = []
+    takeovers = []
     by_run: dict[int, list[_Attempt]] = {}
-    for one in attempts:
-        by_run.setdefault(one.occurrence, []).append(one)
-    for run, some in by_run.items():
-        for ended, next_one in pairwise(some):
+    for attempt in attempts:
+        by_run.setdefault(attempt.occurrence, []).append(attempt)
+    for run, attempts_of_run in by_run.items():
+        for ended, next_one in pairwise(attempts_of_run):
             begin, end = by_name.get(ended.node or ""), by_name.get(next_one.node or "")
             at = ended.finished_at
             if ended.end != "crashed" or begin is None or end is None or begin is end or at is None:
@@ -270,7 +272,7 @@ def _takeovers(
             if at < now - HOUR:
                 continue
             ys = {(bar.node, bar.kind == "crash"): bar.y + 4 for bar in bars if bar.run == run}
-            found.append(
+            takeovers.append(
                 Takeover(
                     job=ended.job, run=run, x=_x(at, now),
                     y=ys.get((begin.name, True), begin.y + 31),
@@ -278,30 +280,30 @@ def _takeovers(
                     after=next_one.started_at - at,
                 )
             )  # fmt: skip
-    return found
+    return takeovers
 
 
-def _add_not_run(found: Lanes, seen: Sequence[Glance], ranges: Iterable[LedgerRange], now: datetime) -> None:
+def _add_not_run(lanes: Lanes, seen: Sequence[Glance], ranges: Iterable[LedgerRange], now: datetime) -> None:
     marks: list[tuple[datetime, str, str, int, int | None, str]] = [
-        (one.scheduled_for or one.due_at, str(one.state), one.job, 1, one.id, one.reason or "")
-        for one in seen
-        if one.started_at is None and one.state in _NEVER_RAN
+        (glance.scheduled_for or glance.due_at, str(glance.state), glance.job, 1, glance.id, glance.reason or "")
+        for glance in seen
+        if glance.started_at is None and glance.state in _NEVER_RAN
     ]
     marks += [
-        (one.range.last, str(one.range.state), one.job, one.range.count or 1, None, one.range.reason)
-        for one in ranges
-    ]  # fmt: skip
+        (verdicts.last, str(verdicts.state), job, verdicts.count or 1, None, verdicts.reason)
+        for job, verdicts in ((ledger_range.job, ledger_range.range) for ledger_range in ranges)
+    ]
     marks = [mark for mark in marks if now - HOUR <= mark[0] <= now]
-    found.not_run_count = sum(mark[3] for mark in marks)
+    lanes.not_run_count = sum(mark[3] for mark in marks)
     labelled = set[bool]()
     for at, state, job, count, run, reason in sorted(marks, key=lambda mark: mark[0], reverse=True)[:50]:
         missed = state == "missed"
-        y = found.not_run_y + (22 if missed else 46)
+        y = lanes.not_run_y + (22 if missed else 46)
         x = _x(at, now)
-        # One name for each track: more would lie on each other.
+        # A single name for each track: more would overlap.
         named = missed not in labelled
         labelled.add(missed)
-        found.not_run.append(
+        lanes.not_run.append(
             NotRun(
                 state=state, job=job, at=at, x=x, y=y, count=count, run=run, reason=reason, labelled=named
             )
@@ -309,7 +311,7 @@ def _add_not_run(found: Lanes, seen: Sequence[Glance], ranges: Iterable[LedgerRa
 
 
 def _ahead(views: Sequence[JobView], now: datetime) -> tuple[list[Ahead], int]:
-    found: list[tuple[datetime, JobView, list[datetime]]] = []
+    upcoming: list[tuple[datetime, JobView, list[datetime]]] = []
     for view in views:
         trigger = view.spec.trigger
         if trigger is None or view.retired_at is not None or view.spec.keeper is not None:
@@ -320,8 +322,8 @@ def _ahead(views: Sequence[JobView], now: datetime) -> tuple[list[Ahead], int]:
                 break
             times.append(at)
         if times:
-            found.append((times[0], view, times))
-    found.sort(key=lambda one: (one[0], one[1].spec.name))
+            upcoming.append((times[0], view, times))
+    upcoming.sort(key=lambda entry: (entry[0], entry[1].spec.name))
     rows = [
         Ahead(
             view.spec.name,
@@ -331,14 +333,14 @@ def _ahead(views: Sequence[JobView], now: datetime) -> tuple[list[Ahead], int]:
             len(times) > _MOST_TIMES,
             view.paused_at is not None,
         )
-        for number, (first, view, times) in enumerate(found[:_MOST_AHEAD])
+        for number, (first, view, times) in enumerate(upcoming[:_MOST_AHEAD])
     ]
-    return rows, len(found) - len(rows)
+    return rows, len(upcoming) - len(rows)
 
 
 def _ticks(now: datetime) -> list[tuple[float, datetime]]:
-    """Return the quarters of an hour, but those at the edges and beside *now*, where their words would not fit."""
+    """Return the quarters of an hour, without those at the edges and beside *now*, where their labels do not fit."""
     first = now.replace(minute=0, second=0, microsecond=0) - HOUR
     times = [first + _QUARTER * number for number in range(14)]
-    found = [(_x(at, now), at) for at in times]
-    return [one for one in found if 1.5 < one[0] < 98 and abs(one[0] - 50) > 5]
+    ticks = [(_x(at, now), at) for at in times]
+    return [tick for tick in ticks if 1.5 < tick[0] < 98 and abs(tick[0] - 50) > 5]

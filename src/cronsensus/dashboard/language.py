@@ -1,4 +1,4 @@
-"""Which language a page speaks, and how it says times."""
+"""The language of a page, and its texts of times."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COOKIE = "cronsensus_lang"
 
 
 def choose_language(asked: str | None, kept: str | None, accepted: str) -> str:
-    """Return the language of a page: asked for, or kept in the cookie, or what the browser likes best."""
+    """Return the language of a page: by the query, else by the cookie, else the browser's preference."""
     for wanted in (asked, kept):
         if wanted in LANGUAGES:
             return str(wanted)
@@ -43,7 +43,7 @@ def choose_language(asked: str | None, kept: str | None, accepted: str) -> str:
 
 
 class _InZone(Language):
-    """Says moments in one zone; mixed in before a language."""
+    """Writes moments in a zone; mixed in before a language."""
 
     def __init__(self, zone: tzinfo) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class _ChineseInZone(_InZone, Chinese):
 
 
 class Words:
-    """Says things in one language, and times in one zone."""
+    """Writes texts in a language, and times in a zone."""
 
     def __init__(self, language: str, now: datetime | None = None, zone: tzinfo = UTC) -> None:
         self.language = language
@@ -72,7 +72,7 @@ class Words:
         if not values:
             return translated
         if any(hasattr(value, "__html__") for value in values):
-            translated = Markup(translated)  # noqa: S704 - ours; what it is formatted with is escaped
+            translated = Markup(translated)  # noqa: S704 - our own text; its values are escaped
         return translated.format(*(self(value) if isinstance(value, State) else value for value in values))
 
     def sentence(self, sentence: Sentence | str) -> str:
@@ -80,12 +80,16 @@ class Words:
         return self.reason(sentence) if isinstance(sentence, str) else self._sentences.render(sentence)
 
     def reason(self, text: str) -> str:
-        """Return a reason as the ledger has it; what a person or a job wrote stays as it is."""
+        """Return a reason of the ledger; texts of people and jobs stay unchanged."""
         return reason_in_chinese(text) if self.language == "zh" else text
 
-    def why_ended(self, one: Occurrence) -> str:
-        """Return the error of what failed in one line, or else the reason of its state."""
-        return why_ended(one) if one.state is State.FAILED and one.error else self.reason(why_ended(one))
+    def why_ended(self, occurrence: Occurrence) -> str:
+        """Return the error of a failed run on a line, or else the reason of its state."""
+        return (
+            why_ended(occurrence)
+            if occurrence.state is State.FAILED and occurrence.error
+            else self.reason(why_ended(occurrence))
+        )
 
     def schedule(self, trigger: Trigger) -> str:
         """Return a schedule in words."""
@@ -118,29 +122,29 @@ class Words:
         """Return a duration without parts of a second where it is longer than ten."""
         return self.duration(coarse(duration))
 
-    def took(self, one: Occurrence | RunView, now: datetime) -> str:
+    def took(self, occurrence: Occurrence | RunView, now: datetime) -> str:
         """Return how long something took, or takes so far."""
-        text = took(one, now)
+        text = took(occurrence, now)
         so_far = text.removesuffix(" so far")
         return self("{0} so far", self.duration(so_far)) if so_far != text else self.duration(text)
 
-    def what_for(self, one: Occurrence) -> str:
+    def what_for(self, occurrence: Occurrence) -> str:
         """Return the nominal time of a run, or what else it was made for."""
-        if one.scheduled_for is not None:
-            text = minute(one.scheduled_for, self.zone)
-            return text if one.origin is Origin.SCHEDULE else self("{0} ({1})", text, self(one.origin))
-        if one.parent is not None:
-            return self("{0} (item of {1})", short_key(shown_key(one.key)), one.parent)
-        if one.origin is Origin.MANUAL:
+        if occurrence.scheduled_for is not None:
+            text = minute(occurrence.scheduled_for, self.zone)
+            return text if occurrence.origin is Origin.SCHEDULE else self("{0} ({1})", text, self(occurrence.origin))
+        if occurrence.parent is not None:
+            return self("{0} (item of {1})", short_key(shown_key(occurrence.key)), occurrence.parent)
+        if occurrence.origin is Origin.MANUAL:
             return self("by hand")
-        return self("{0} ({1})", short_key(one.key), self(one.origin))
+        return self("{0} ({1})", short_key(occurrence.key), self(occurrence.origin))
 
     def minute(self, instant: datetime) -> str:
         """Return an instant to the second."""
         return minute(instant, self.zone)
 
     def precise(self, instant: datetime) -> str:
-        """Return an instant to the second with its offset, for whoever points at it."""
+        """Return an instant to the second with its offset, for tooltips."""
         return exact_time(instant.replace(microsecond=0), self.zone)
 
     def clock(self, instant: datetime) -> str:
@@ -206,7 +210,7 @@ def day_of(instant: datetime, tz: tzinfo = UTC) -> str:
 
 def minute(instant: datetime, tz: tzinfo = UTC) -> str:
     """Return an instant to the second; with its offset in an hour that a clock change gives twice."""
-    if tz is UTC:  # a page says hundreds of them
+    if tz is UTC:  # a page has hundreds of them
         return f"{instant.astimezone(UTC).isoformat(' ', 'seconds')[:19]}Z"
     local = instant.astimezone(tz)
     twice = local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset()
@@ -214,7 +218,7 @@ def minute(instant: datetime, tz: tzinfo = UTC) -> str:
 
 
 def read_moment(text: str, now: datetime, tz: tzinfo) -> datetime | None:
-    """Return the instant that somebody typed: with a date or of today, with an offset or in a zone."""
+    """Return the instant of a typed text: with a date or of today, with an offset or in a zone."""
     for written in (text, f"{now.astimezone(tz):%Y-%m-%d}T{text}"):
         try:
             found = datetime.fromisoformat(written)

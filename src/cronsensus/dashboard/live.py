@@ -1,11 +1,11 @@
-"""Pages that stay current: each is made at most once every two seconds, for all who look at it.
+"""Pages that stay current: each is made at most once every two seconds, for all viewers.
 
-An open page hears by server-sent events when it has changed, and what it is now; a server that has only synchronous
-workers is asked again by the page instead. Both get the same, so a store is asked no more often by twenty open tabs
-than by one. A page that nobody looks at costs nothing.
+An open page gets its new content by server-sent events when it has changed; with a server of synchronous workers it
+polls instead. All viewers share a page, so twenty open tabs read the store no more often than one. A page without
+viewers costs nothing.
 
 A page that has not changed is not sent again: a few bytes say that it is the same, and of which moment the data is.
-How long ago something was is no change, for the page in the browser counts on by itself.
+Growing ages are no change: the page in the browser counts on by itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cronsensus.dashboard.page_zone import CHOSEN, choose_zone
 from cronsensus.dashboard.run_filters import FILTERS
 
 STOPPING = "cronsensus.dashboard.stopping"
-"""Where a server says in the scope of a request when it stops: an ``asyncio.Event``."""
+"""The key in the scope of a request under which a server puts the ``asyncio.Event`` of its stop."""
 EVERY = 2.0
 """Seconds for which a page counts as current."""
 _STREAM = 20.0
@@ -46,10 +46,10 @@ PARAMETERS: dict[str, frozenset[str]] = {
     "trail": frozenset({"before", "target"}),
     "failed": frozenset({"job", "since"}),
 }
-"""What pages read from their address, by the first part of their path. Anything else would only have one made again."""
+"""The query parameters that pages read, by the first part of their path. Others would only make a page again."""
 OF_ALL = frozenset({"lang", "did", "zone"})
 TAG, DATA_OF = "x-page-tag", "x-data-of"
-"""Headers of a page: what names its content, and the moment that it shows."""
+"""Headers of a page: the tag of its content, and the moment that it shows."""
 _COUNTED_ON = re.compile(r'(<(?:time class="rel|span id="age")[^>]*>)[^<]*')
 _KEEP = {"cache-control": "no-store"}
 _NEVER = ("/live", "/static", "/do/")
@@ -57,7 +57,7 @@ _NEVER = ("/live", "/static", "/do/")
 
 @dataclass(slots=True)
 class _Page:
-    """A page as it was last made. The lock lets one make it while others wait for it."""
+    """A page as it was last made. The lock lets one request make it while others wait for it."""
 
     made_at: float = float("-inf")
     text: str = ""
@@ -67,21 +67,21 @@ class _Page:
 
 
 def page_tag(text: str) -> str:
-    """Return what names the content of a page: two have the same if only the distance of times to now differs."""
+    """Return the tag of a page's content: pages that differ only in ages of times have the same tag."""
     return hashlib.sha256(_COUNTED_ON.sub(r"\1", text).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 class Live:
-    """Answers what a page is now."""
+    """Answers with the present content of a page."""
 
     def __init__(self) -> None:
         self.app: App
         self._pages: OrderedDict[tuple[object, ...], _Page] = OrderedDict()
 
     async def answer(self, request: Request) -> Response:
-        """Answer with the page that ``of`` names: as a stream of what it becomes, or once.
+        """Answer with the page that ``of`` names: as a stream of its changes, or once.
 
-        ``seen`` is the tag of what the browser has; a stream that it opens again says that in a header.
+        ``seen`` is the tag of the browser's content; a stream that it opens again has it in a header.
         """
         asked = urlsplit(request.query_params.get("of", ""))
         path = asked.path or "/"
@@ -132,7 +132,7 @@ class Live:
         async with page.lock:
             if _time() - page.made_at >= EVERY * 0.9:
                 page.text, known = await _made(self.app, scope)
-                # What is no page has no tag of its own.
+                # Answers that are no page have no tag.
                 page.tag, page.data_of = known.get(TAG) or page_tag(page.text), known.get(DATA_OF, "")
                 page.made_at = _time()
         return page

@@ -1,4 +1,4 @@
-"""Cancel or run again many runs that were chosen from a list: each is shown first, with what would become of it."""
+"""Cancel or retry many chosen runs at once. The form first shows what would become of each."""
 
 from __future__ import annotations
 
@@ -18,84 +18,84 @@ from cronsensus.stores.base import Store
 MOST_CHOSEN = 200
 _PREVIEWED = 50
 Judge = Callable[[Store, Occurrence], tuple[bool, Text]]
-"""Returns whether a run is meant, and what would become of it."""
+"""Returns whether the act applies to a run, and a text on what would become of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Verb:
-    """What is done to each; ``one``: the title where a single run is meant."""
+    """What is done to each run; ``single_title``: the title for a single run."""
 
     judge: Judge
     title: str
-    one: str
+    single_title: str
     button: str
     command: str
     act: Callable[[Store, Occurrence, str, str], None]
 
 
-def _judge_cancel(_: Store, one: Occurrence) -> tuple[bool, Text]:
-    if one.state not in ACTIVE:
-        return False, ("has ended, {0}: left alone", one.state)
-    if one.is_batch:
+def _judge_cancel(_: Store, occurrence: Occurrence) -> tuple[bool, Text]:
+    if occurrence.state not in ACTIVE:
+        return False, ("has ended, {0}: left alone", occurrence.state)
+    if occurrence.is_batch:
         return True, ("a batch: its items are cancelled, or asked to stop",)
-    return True, ("runs: it is asked to stop",) if one.state is State.RUNNING else ("waits: it will not run",)
+    return True, ("runs: it is asked to stop",) if occurrence.state is State.RUNNING else ("waits: it will not run",)
 
 
-def _judge_retry(store: Store, one: Occurrence) -> tuple[bool, Text]:
-    if one.state in ACTIVE:
-        return False, ("is {0}: left alone, for it has not ended", one.state)
-    if one.state is State.SUCCEEDED:
+def _judge_retry(store: Store, occurrence: Occurrence) -> tuple[bool, Text]:
+    if occurrence.state in ACTIVE:
+        return False, ("is {0}: left alone, for it has not ended", occurrence.state)
+    if occurrence.state is State.SUCCEEDED:
         return False, ("has succeeded: left alone; its own page runs it a second time",)
-    if one.parent is not None:
-        return False, ("is an item of batch {0}: left alone; run that again", one.parent)
-    if one.retried_as is not None:
-        return False, ("was run again already, as run {0}: left alone", one.retried_as)
-    if runs_elsewhere(store.job(one.job)) is not None:
+    if occurrence.parent is not None:
+        return False, ("is an item of batch {0}: left alone; run that again", occurrence.parent)
+    if occurrence.retried_as is not None:
+        return False, ("was run again already, as run {0}: left alone", occurrence.retried_as)
+    if runs_elsewhere(store.job(occurrence.job)) is not None:
         return False, ("another program calls it: left alone",)
     return True, ("a new run, with the same arguments and nominal time",)
 
 
-def _chosen(store: Store, given: Given) -> list[Occurrence]:
-    """Return the runs that were chosen, the oldest first; what is gone is left out."""
-    numbers = sorted({int(text) for text in given.get("runs", "").split() if text.isdecimal() and len(text) < 19})
-    found = [one for number in numbers[:MOST_CHOSEN] if (one := store.occurrence(number)) is not None]
-    if not found:
+def _chosen_runs(store: Store, values: Given) -> list[Occurrence]:
+    """Return the chosen runs, the oldest first; runs that are gone are left out."""
+    numbers = sorted({int(text) for text in values.get("runs", "").split() if text.isdecimal() and len(text) < 19})
+    runs = [run for number in numbers[:MOST_CHOSEN] if (run := store.occurrence(number)) is not None]
+    if not runs:
         raise NoTargetError("No run was chosen, or none of them is there any more")
-    return found
+    return runs
 
 
 def _many(verb: _Verb) -> Action:
-    def form(store: Store, given: Given) -> Form:
-        found = _chosen(store, given)
-        judged = [(run, *verb.judge(store, run)) for run in found]
-        meant = [run for run, is_meant, _ in judged if is_meant]
-        # What is left alone stands below what is meant.
+    def form(store: Store, values: Given) -> Form:
+        chosen = _chosen_runs(store, values)
+        judged = [(run, *verb.judge(store, run)) for run in chosen]
+        affected = [run for run, applies, _ in judged if applies]
+        # Runs that are left alone are listed last.
         rows = [(f"{run.id} {run.job}", says) for run, _, says in sorted(judged, key=lambda line: not line[1])]
-        state = " ".join(f"{run.id}:{run.state}:{run.attempt}:{run.retried_as}" for run in found)
-        numbers = " ".join(str(run.id) for run in found)
+        state = " ".join(f"{run.id}:{run.state}:{run.attempt}:{run.retried_as}" for run in chosen)
+        numbers = " ".join(str(run.id) for run in chosen)
         return Form(
-            title=(verb.one,) if len(meant) == 1 else (verb.title, len(meant) or len(found)),
-            says=(("{0} of the {1} that were chosen are meant.", len(meant), len(found)),),
+            title=(verb.single_title,) if len(affected) == 1 else (verb.title, len(affected) or len(chosen)),
+            says=(("{0} of the {1} that were chosen are meant.", len(affected), len(chosen)),),
             button=verb.button,
-            back=read_list_path(given.get("list", "")),
-            keeps={"runs": numbers, "list": given.get("list", "")[:4000]},
+            back=read_list_path(values.get("list", "")),
+            keeps={"runs": numbers, "list": values.get("list", "")[:4000]},
             seen=hashlib.sha256(state.encode()).hexdigest()[:16],
             reason=verb.command == "cancel",
             stops=verb.command == "cancel",
             rows=tuple(rows[:_PREVIEWED]),
             more=max(0, len(rows) - _PREVIEWED),
-            refused=None if meant else ("None of them can be meant.",),
-            command=f"cronsensus runs {verb.command} " + " ".join(str(run.id) for run in meant[:20])
-            + (" …" if len(meant) > 20 else ""),
+            refused=None if affected else ("None of them can be meant.",),
+            command=f"cronsensus runs {verb.command} " + " ".join(str(run.id) for run in affected[:20])
+            + (" …" if len(affected) > 20 else ""),
         )  # fmt: skip
 
-    def carry_out(store: Store, given: Given, by: str, why: str) -> str:
-        for run in _chosen(store, given):
+    def carry_out(store: Store, values: Given, by: str, why: str) -> str:
+        for run in _chosen_runs(store, values):
             if verb.judge(store, run)[0]:
-                # It ended, or was pruned, in this moment: the others are meant all the same.
+                # A run that ended or was pruned meanwhile does not stop the others.
                 with suppress(InvalidTransition, LookupError):
                     verb.act(store, run, by, why)
-        return read_list_path(given.get("list", ""))
+        return read_list_path(values.get("list", ""))
 
     return Action(form, carry_out)
 
@@ -111,7 +111,7 @@ def _retry(store: Store, run: Occurrence, by: str, why: str) -> None:
 _CANCEL = _Verb(
     judge=_judge_cancel,
     title="Cancel {0} runs",
-    one="Cancel one run",
+    single_title="Cancel one run",
     button="Cancel them",
     command="cancel",
     act=_cancel,
@@ -119,7 +119,7 @@ _CANCEL = _Verb(
 _RETRY = _Verb(
     judge=_judge_retry,
     title="Run {0} runs again",
-    one="Run one run again",
+    single_title="Run one run again",
     button="Run again",
     command="retry",
     act=_retry,

@@ -1,4 +1,4 @@
-"""Last night: a row for each time of what ran seldom in it, and one line for the rest."""
+"""Last night: a row for each time of jobs that ran seldom in it, and a line for all others."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from cronsensus.model.plan import VerdictRange
 
 EVENING, MORNING = time(18), time(8)
 SELDOM = 6
-"""Times in a night up to which each has a row of its own."""
+"""A job with at most so many times in a night has a row for each of them."""
 _MOST_ROWS = 16
 _WELL = frozenset({"succeeded", "running", "pending"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightRow:
-    """A time of the night, or several of which nothing was made."""
+    """A time of the night, or several times without an occurrence."""
 
     at: datetime
     job: str
@@ -38,9 +38,9 @@ class Night:
     """The night.
 
     Attributes:
-        rows: by time; ``more``: how many have no place.
-        often: how many jobs ran more often, and ``often_counts`` what became of it.
-        whole: ``False``: of what ran often only the newest was read.
+        rows: by time; ``more``: how many did not fit.
+        often: how many jobs ran more often; ``often_counts``: their verdicts.
+        whole: ``False``: only the newest runs were read.
     """
 
     begin: datetime
@@ -57,19 +57,21 @@ def draw_night(now: datetime, zone: tzinfo, pasts: Mapping[str, Past], ran: Iter
 
     Args:
         now: the store's clock.
-        zone: whose night.
+        zone: the zone of the night.
         pasts: the newest verdicts of some jobs.
-        ran: what ended in the last day, of all jobs.
-        whole: whether that is all of it.
+        ran: the runs of all jobs that ended in the last day.
+        whole: whether these are all of them.
     """
     begin, end = find_night(now, zone)
-    seen = {one.id: one for past in pasts.values() for one in past.glances} | {one.id: one for one in ran}
+    seen = {glance.id: glance for past in pasts.values() for glance in past.glances} | {one.id: one for one in ran}
     by_job: dict[str, list[Glance | VerdictRange]] = {}
     for one in seen.values():
         if one.parent is None and begin <= (one.scheduled_for or one.due_at) < end:
             by_job.setdefault(one.job, []).append(one)
     for job, past in pasts.items():
-        by_job.setdefault(job, []).extend(one.range for one in past.ranges if begin <= one.range.last < end)
+        by_job.setdefault(job, []).extend(
+            ledger_range.range for ledger_range in past.ranges if begin <= ledger_range.range.last < end
+        )
     seldom: list[tuple[str, Glance | VerdictRange]] = []
     often, counts = 0, Counter[str]()
     for job, some in by_job.items():
@@ -81,7 +83,7 @@ def draw_night(now: datetime, zone: tzinfo, pasts: Mapping[str, Past], ran: Iter
         often += 1
         for kept in some:
             counts[_verdict(kept)] += _times(kept)
-    # Trouble has a place before what went well.
+    # Trouble comes before successes.
     first = nsmallest(_MOST_ROWS, seldom, key=lambda one: (_verdict(one[1]) in _WELL, _time(one[1])))
     rows = sorted((_night_row(job, one) for job, one in first), key=attrgetter("at", "job"))
     return Night(
@@ -90,25 +92,32 @@ def draw_night(now: datetime, zone: tzinfo, pasts: Mapping[str, Past], ran: Iter
     )  # fmt: skip
 
 
-def _times(one: Glance | VerdictRange) -> int:
-    return 1 if isinstance(one, Glance) else one.count or 1
+def _times(outcome: Glance | VerdictRange) -> int:
+    return 1 if isinstance(outcome, Glance) else outcome.count or 1
 
 
-def _time(one: Glance | VerdictRange) -> datetime:
-    return one.scheduled_for or one.due_at if isinstance(one, Glance) else one.last
+def _time(outcome: Glance | VerdictRange) -> datetime:
+    return outcome.scheduled_for or outcome.due_at if isinstance(outcome, Glance) else outcome.last
 
 
-def _verdict(one: Glance | VerdictRange) -> str:
-    return verdict_of(one) if isinstance(one, Glance) else str(one.state)
+def _verdict(outcome: Glance | VerdictRange) -> str:
+    return verdict_of(outcome) if isinstance(outcome, Glance) else str(outcome.state)
 
 
-def _night_row(job: str, one: Glance | VerdictRange) -> NightRow:
-    made = one if isinstance(one, Glance) else None
-    return NightRow(at=_time(one), job=job, state=_verdict(one), count=_times(one), reason=one.reason or "", one=made)
+def _night_row(job: str, outcome: Glance | VerdictRange) -> NightRow:
+    made = outcome if isinstance(outcome, Glance) else None
+    return NightRow(
+        at=_time(outcome),
+        job=job,
+        state=_verdict(outcome),
+        count=_times(outcome),
+        reason=outcome.reason or "",
+        one=made,
+    )
 
 
 def find_night(now: datetime, zone: tzinfo) -> tuple[datetime, datetime]:
-    """Return when the night begins that was last, or that it is now, and when it ends: at the latest now."""
+    """Return when the last or present night begins, and when it ends: at the latest now."""
     local = now.astimezone(zone)
     evening = datetime.combine(local.date() - timedelta(days=1), EVENING, zone)
     morning = datetime.combine(local.date(), MORNING, zone)

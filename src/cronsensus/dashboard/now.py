@@ -27,13 +27,13 @@ By = Literal["node", "job", "list"]
 MOST_JOBS = 50
 """Jobs of which the first page reads the last verdicts: those in trouble, then the first by name."""
 STEP = 15
-"""Seconds after which the picture moves on: a third of a pixel more each look would be a new page each time."""
+"""Seconds after which the picture moves on. Smaller steps would make a new page for each poll."""
 SHOWN = 10
-"""What needs people, of which more stands on the page that shows all."""
+"""Lines of what needs people; another page shows all of them."""
 _NEWEST = 30
 """Verdicts that the first page reads of a job that is in trouble or runs."""
 _NEWEST_OF_OTHERS = SELDOM + 2
-"""Of the others: enough to see whether they run seldom in a night."""
+"""Verdicts of each other job: enough to see whether it runs seldom in a night."""
 _MOST_ALL = 200
 _MOST_LISTED = 40
 _MOST_NOTABLE = 30
@@ -50,11 +50,11 @@ class Now:
     """What the first page shows.
 
     Attributes:
-        decided_at: when anything was last decided, as far as the newest rows tell.
+        decided_at: when anything was last decided, by the newest rows.
         idle: why no node is needed although none is alive.
         keeper: the program that keeps the times, if no node is needed because of it.
         needs: how many jobs need people; ``hidden``: how many lines of ``attention`` are not shown.
-        picture: by node; ``day``: by job; ``listed``: what ran lately. Only the one that was asked for is there.
+        picture: by node; ``day``: by job; ``listed``: what ran lately. Only the one that ``by`` names is set.
     """
 
     now: datetime
@@ -86,7 +86,7 @@ class Now:
 
     @property
     def is_well(self) -> bool:
-        """Whether all that was looked for is as it should be, and all was looked at."""
+        """Whether nothing needs people, and all jobs were checked."""
         ticking = self.standing.alive > 0 or self.idle is not None
         return bool(self.work.jobs) and ticking and not self.attention and not self.of_first_jobs
 
@@ -97,30 +97,32 @@ def now_page(
     """Return what the first page shows.
 
     Args:
-        store: has it.
+        store: where it is.
         by: which picture.
-        everything: all that needs people, and not the worst ``SHOWN``.
-        recent: keeps what ended from page to page.
-        zone: whose night is the last one.
+        everything: list all that needs people, not only the worst ``SHOWN``.
+        recent: keeps the ended runs from page to page.
+        zone: the zone of the last night.
     """
     at = store.now()
     since = at - DAY
     nodes, work = read_nodes(store), count_work(store)
     failed = open_failures(store, since=since)
     ran = (recent or Recent()).read_ran(store, at, since)
-    ended, whole = [one for one in ran.glances if not is_internal(one.job)], ran.whole
+    ended, whole = [glance for glance in ran.glances if not is_internal(glance.job)], ran.whole
     first = [view for view in store.jobs(limit=MOST_JOBS + 1) if not is_internal(view.spec.name)]
     views, notable = _choose_jobs(store, first, failed, ended, work.oldest)
     pasts = store.last_of([view.spec.name for view in views if view.spec.name in notable], limit=_NEWEST)
     others = [view.spec.name for view in views if view.spec.name not in notable]
     pasts |= store.last_of(others, limit=_NEWEST if by == "job" else _NEWEST_OF_OTHERS)
-    single = {one.id: one for past in pasts.values() for one in past.glances} | {one.id: one for one in ended}
+    single = {glance.id: glance for past in pasts.values() for glance in past.glances} | {one.id: one for one in ended}
     missed = [
         one
         for one in single.values()
         if one.state is State.MISSED and one.parent is None and (one.finished_at or one.created_at) >= since
     ]
-    ranges = [one for past in pasts.values() for one in past.ranges if one.range.last >= since]
+    ranges = [
+        ledger_range for past in pasts.values() for ledger_range in past.ranges if ledger_range.range.last >= since
+    ]
     waiting = store.occurrences(OccurrenceFilter(states=(State.PENDING,)), limit=_WAITING, newest_first=False)
     attention = find_attention(
         Seen(
@@ -133,7 +135,7 @@ def now_page(
     alive = [node for node in nodes if node.state == "alive"]
     idle = None if alive else needs_no_node(store, [node.session for node in alive])
     due = [view for view in views if view.next_due is not None and view.paused_at is None]
-    decided = [one.created_at for one in single.values()] + [one.decided_at for one in ranges]
+    decided = [one.created_at for one in single.values()] + [ledger_range.decided_at for ledger_range in ranges]
     steady = at - timedelta(seconds=at.timestamp() % STEP)
     hour = [one for one in ended if one.parent is None and (one.finished_at is None or one.finished_at >= at - HOUR)]
     return Now(
@@ -152,12 +154,14 @@ def now_page(
         running=tuple([one for one in work.oldest if one.parent is None][:_RUNNING]),
         failed=len(failed),
         failed_capped=len(failed) >= MOST,
-        missed=len(missed) + sum(one.range.count or 1 for one in ranges if one.range.state is State.MISSED),
+        missed=len(missed) + sum(
+            ledger_range.range.count or 1 for ledger_range in ranges if ledger_range.range.state is State.MISSED
+        ),
         of_first_jobs=len(first) > MOST_JOBS,
         night=draw_night(at, zone, pasts, ended, whole=whole),
         picture=draw_lanes(
             store, steady, nodes=_node_states(nodes), views=views, seen=hour[:MOST_RUNS],
-            ranges=[one for one in ranges if one.range.state is State.MISSED],
+            ranges=[ledger_range for ledger_range in ranges if ledger_range.range.state is State.MISSED],
         ) if by == "node" else None,
         day=draw_day(at, pasts, ended, whole=whole) if by == "job" else None,
         listed=tuple(_read_listed(store, single.values())) if by == "list" else (),
@@ -171,10 +175,10 @@ def _choose_jobs(
     ended: Iterable[Glance],
     running: Iterable[Occurrence],
 ) -> tuple[list[JobView], set[str]]:
-    """Return the jobs of which more is read, what is in trouble or runs before what stands first by name; and those."""
+    """Return the jobs of which more is read, and the names of notable jobs, which come first: in trouble or running."""
     known = {view.spec.name: view for view in first}
-    notable = [one.job for one in failed] + [one.job for one in ended if one.state in _NOTABLE and one.parent is None]
-    notable += [one.job for one in running if one.parent is None]
+    notable = [run.job for run in failed] + [run.job for run in ended if run.state in _NOTABLE and run.parent is None]
+    notable += [run.job for run in running if run.parent is None]
     for name in [name for name in dict.fromkeys(notable) if name not in known][:_MOST_NOTABLE]:
         if (view := store.job(name)) is not None:
             known[name] = view
@@ -184,35 +188,43 @@ def _choose_jobs(
 
 
 def _count_failed_items(store: Store, waiting: Iterable[Occurrence]) -> dict[int, int]:
-    """Return of batches whose items run how many of these failed, where any did."""
+    """Return the number of failed items of each open batch that has any."""
     open_ = [one.id for one in waiting if one.is_batch][:_MOST_BATCHES]
-    return {number: found.failed for number, found in store.children(open_, limit=FAILED_ITEMS).items() if found.failed}
+    return {
+        number: children.failed
+        for number, children in store.children(open_, limit=FAILED_ITEMS).items()
+        if children.failed
+    }
 
 
 def _read_successes(store: Store, views: Iterable[JobView], pasts: dict[str, Past]) -> dict[str, datetime]:
-    """Return when those succeeded last of which a success is expected and none is among the newest verdicts."""
+    """Return the last success of each job with ``overdue=`` that has none among its newest verdicts."""
     wanted = [
         view.spec.name
         for view in views
         if view.spec.overdue is not None
-        and all(one.state is not State.SUCCEEDED for one in pasts.get(view.spec.name, Past()).glances)
+        and all(glance.state is not State.SUCCEEDED for glance in pasts.get(view.spec.name, Past()).glances)
     ]
-    found = {name: last_success(store, name) for name in wanted[:_MOST_OVERDUE]}
-    return {name: one.finished_at for name, one in found.items() if one is not None and one.finished_at is not None}
+    last_successes = {name: last_success(store, name) for name in wanted[:_MOST_OVERDUE]}
+    return {
+        name: success.finished_at
+        for name, success in last_successes.items()
+        if success is not None and success.finished_at is not None
+    }
 
 
-def _node_states(found: Iterable[Node]) -> list[NodeState]:
-    """Return what is known of each name: a node that came back under its name is not gone."""
+def _node_states(nodes: Iterable[Node]) -> list[NodeState]:
+    """Return the newest state by node name: a node that came back under its name is not gone."""
     known: dict[str, NodeState] = {}
-    for node in found:  # the newest first
-        one = node.session
-        gone_at = (one.ended_at or one.renewed_at) if node.state in {"gone", "stopped", "closed"} else None
-        known.setdefault(one.node, NodeState(one.node, node.state, gone_at))
+    for node in nodes:  # the newest first
+        session = node.session
+        gone_at = (session.ended_at or session.renewed_at) if node.state in {"gone", "stopped", "closed"} else None
+        known.setdefault(session.node, NodeState(session.node, node.state, gone_at))
     return list(known.values())
 
 
 def _read_listed(store: Store, seen: Iterable[Glance]) -> Iterable[Occurrence]:
-    """Return what began or was decided last, as a list; of items their batches."""
+    """Yield the runs that started or were decided last; of items their batches."""
     began = (one for one in seen if not is_internal(one.job) and (one.state.final or one.begun_at is not None))
     newest = sorted(began, key=lambda one: -(one.parent or one.id))
     for number in list(dict.fromkeys(one.parent or one.id for one in newest))[:_MOST_LISTED]:

@@ -1,4 +1,4 @@
-"""Numbers of the first look: how much waits and runs of the users' jobs, and how many nodes there should be."""
+"""Numbers of the first page: how many runs of users' jobs wait and run, and how many nodes there should be."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _INTERNAL_AT_ONCE = 10
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A session, and what is known of its life if it has not ended."""
+    """A session, with what is known of its life if it has not ended."""
 
     session: SessionView
     life: Life | None
@@ -48,17 +48,17 @@ class Standing:
 
     @property
     def expected(self) -> int:
-        """How many there would be, had none died."""
+        """How many nodes there would be if none had died."""
         return self.alive + len(self.gone)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What waits and runs, without the jobs that watch for alerts.
+    """The waiting and running work, without the jobs that watch for alerts.
 
     Attributes:
-        capped: there is more than these numbers say.
-        oldest: what runs, the longest first, as far as was read.
+        capped: there is more than these numbers.
+        oldest: the running occurrences that were read, the longest first.
     """
 
     waiting: int
@@ -70,14 +70,14 @@ class Work:
 
 
 def read_nodes(store: Store, *, ended: bool = True) -> tuple[Node, ...]:
-    """Return the nodes, the newest first; a process that only holds locks is none."""
-    found = [one for one in store.sessions(ended=ended, limit=200) if one.is_node]
-    lives = lives_of(store, found)
-    return tuple(Node(one, lives.get(one.id)) for one in found)
+    """Return the nodes, the newest first; without processes that only hold locks."""
+    sessions = [session for session in store.sessions(ended=ended, limit=200) if session.is_node]
+    lives = lives_of(store, sessions)
+    return tuple(Node(one, lives.get(one.id)) for one in sessions)
 
 
 def count_nodes(found: Iterable[Node], since: datetime) -> Standing:
-    """Return how many nodes are alive; one that died after ``since`` is missed until its name comes back."""
+    """Count the live nodes; a node that died after ``since`` is missing until its name comes back."""
     alive, gone, known = 0, [], set[str]()
     for node in found:  # the newest first
         one = node.session
@@ -90,7 +90,7 @@ def count_nodes(found: Iterable[Node], since: datetime) -> Standing:
 
 
 def count_work(store: Store) -> Work:
-    """Return what waits and runs of the users' jobs."""
+    """Return the waiting and running work of users' jobs."""
     counts = store.counts()
     own = _internal_jobs(store)
     waiting = counts.pending - sum(store.pending_of(own).values())
@@ -108,6 +108,6 @@ def count_work(store: Store) -> Work:
 
 
 def _internal_jobs(store: Store) -> Sequence[str]:
-    """Return the names of the jobs that watch for alerts: they stand together."""
+    """Return the names of the jobs that watch for alerts, which are neighbours by name."""
     names = (view.spec.name for view in every_job(store, after=INTERNAL, page=_INTERNAL_AT_ONCE))
     return tuple(islice(takewhile(is_internal, names), _MOST_INTERNAL))

@@ -1,4 +1,4 @@
-"""In which zone a page shows its times: all of it in one, the viewer's unless somebody chose another."""
+"""The zone in which a page shows all of its times: the viewer's, unless another was chosen."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cronsensus.errors import CronsensusError
 from cronsensus.triggers.zones import load_zone
 
 CHOSEN, VIEWERS = "cronsensus_zone", "cronsensus_viewer_zone"
-"""Cookies: what was chosen, and the zone of the browser, which its script writes down."""
+"""Cookies: the viewer's choice, and the zone of the browser, which the page's script sets."""
 CHOICES = ("viewer", "utc", "job")
 _LONGEST = 64
 
@@ -37,15 +37,15 @@ class PageZone:
 
 
 def choose_zone(asked: str | None, cookies: Mapping[str, str], job: tzinfo | None = None) -> PageZone:
-    """Return the zone of a page: asked for, or chosen before, or the browser's, or UTC where that is not known."""
-    found: tzinfo = UTC
+    """Return the zone of a page: by the query, else an earlier choice, else the browser's, else UTC."""
+    viewers_zone: tzinfo = UTC
     viewer = cookies.get(VIEWERS, "")[:_LONGEST]
     try:
-        found = load_zone(viewer)
+        viewers_zone = load_zone(viewer)
     except CronsensusError:
         viewer = ""
-    choice = next((one for one in (asked, cookies.get(CHOSEN)) if one in CHOICES), "viewer")
+    choice = next((wanted for wanted in (asked, cookies.get(CHOSEN)) if wanted in CHOICES), "viewer")
     if choice == "job" and job is None:
         choice = "viewer"
-    zones = {"viewer": found, "utc": UTC, "job": job or UTC}
+    zones = {"viewer": viewers_zone, "utc": UTC, "job": job or UTC}
     return PageZone(choice or "viewer", zones[choice or "viewer"], viewer, "" if job is None else str(job))

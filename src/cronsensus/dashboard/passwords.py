@@ -36,7 +36,7 @@ _ASK = """<!doctype html>
 
 
 class Password:
-    """Lets in who knows a user and a password, as ``Authorization: Basic``, for which browsers ask."""
+    """Permits requests with a user and a password, by ``Authorization: Basic``, for which browsers ask."""
 
     challenge = b'Basic realm="cronsensus", charset="UTF-8"'
     what_to_do = f"This dashboard asks for the user and the password of {USER} and {PASSWORD}."
@@ -59,10 +59,10 @@ class Password:
 
 
 class Token:
-    """Lets in who knows a token: in a header, or in a URL, after which a browser keeps a cookie.
+    """Permits requests with a token: in a header, or in a URL, after which a browser keeps a cookie.
 
     Args:
-        token: what is to be known; ``None``: one is made. Then only requests of this machine are answered at all.
+        token: the token; ``None``: make one. Then only requests of this machine are answered at all.
 
     Attributes:
         made: whether it was made here.
@@ -71,9 +71,9 @@ class Token:
     def __init__(self, token: str | None = None) -> None:
         self.made = token is None
         self.token = token or secrets.token_urlsafe(24)
-        # What the cookie holds does not give the token away, which people may use elsewhere.
+        # The cookie does not reveal the token, which people may use elsewhere.
         self._kept = hmac.digest(self.token.encode(), b"cookie", "sha256").hex()
-        # With Basic a browser asks in a window of its own, and does not show the page that says what to do.
+        # With Basic a browser asks in its own window, and does not show the page that explains what to do.
         self.challenge = b'Bearer realm="cronsensus"' if self.made else Password.challenge
 
     def __call__(self, request: Request) -> Literal["operate"] | None:
@@ -84,17 +84,17 @@ class Token:
         right |= _same(request.cookies.get(_cookie(request), ""), self._kept)
         if not right:
             return None
-        # A token that was made here is known to whoever started the dashboard, whose name Access knows.
+        # A token that was made here is only known to the person who started the dashboard, whose name Access has.
         request.state.user = user[:_LONGEST_USER] or (None if self.made else "dashboard")
         return "operate"
 
     def is_given(self, request: Request) -> bool:
-        """Return whether the request shows a token, right or wrong; a cookie is none that people type."""
+        """Return whether the request shows a token, right or wrong; cookies do not count, since nobody types them."""
         return "authorization" in request.headers or PARAMETER in request.query_params
 
     @property
     def what_to_do(self) -> str:
-        """Return what somebody who was refused may do."""
+        """A text for people who were refused: what they may do."""
         if self.made:
             return (
                 "This dashboard asks for a token: open the URL that it printed when it was started, which ends with"
@@ -106,9 +106,9 @@ class Token:
         )
 
     def keep_in_browser(self, request: Request) -> list[tuple[bytes, bytes]] | None:
-        """Take the token out of the URL; return the headers that lead a browser on, with the cookie.
+        """Return the headers that redirect a browser to the URL without the token, with the cookie.
 
-        ``None``: there is none in it, or it was no browser that asked, which is answered at once.
+        ``None``: the URL has no token, or the client is no browser, and is answered at once.
         """
         scope = request.scope
         given = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
@@ -120,7 +120,7 @@ class Token:
             return None
         cookie = f"{_cookie(request)}={self._kept}; Path={_base(request) or '/'}; HttpOnly; SameSite=Strict"
         cookie += "; Secure" if scope["scheme"] == "https" else ""
-        # Relative: right below any prefix, and it leads nowhere else.
+        # Relative: right below any prefix, and it cannot lead to another host.
         place = f"./{quote(scope['path'].rpartition('/')[2])}{'?' if rest else ''}{rest}"
         return [
             (b"location", place.encode()),
@@ -137,10 +137,10 @@ class Token:
 
 
 def from_environment(env: Mapping[str, str] | None = None) -> Password | Token | None:
-    """Return what the environment asks of a visitor; ``None``: nothing.
+    """Return the password or token that the environment requires; ``None``: none.
 
     Raises:
-        ConfigurationError: what it asks is too short to be a secret, or half of it is missing.
+        ConfigurationError: it is too short to be a secret, or half of it is missing.
     """
     env = os.environ if env is None else env
     token, user, password = (env.get(name) for name in (TOKEN, USER, PASSWORD))
@@ -164,7 +164,7 @@ def _long_enough(name: str, secret: str) -> str:
 
 
 def _cookie(request: Request) -> str:
-    """Return the name of the cookie. Cookies are of a host, and there a dashboard may stand at each port."""
+    """Return the name of the cookie. Cookies belong to a host, which may have a dashboard on each port."""
     port = request.headers.get("host", "").rpartition(":")[2]
     return f"cronsensus_token_{port if port.isdecimal() else 80}"
 
@@ -174,7 +174,7 @@ def _base(request: Request) -> str:
 
 
 def _credentials(request: Request, *schemes: str) -> tuple[str, str]:
-    """Return the user and the secret of a request's ``Authorization``; empty ones: it has none of ``schemes``."""
+    """Return the user and the secret of a request's ``Authorization``; both empty without one of ``schemes``."""
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() not in schemes:
         return "", ""
@@ -190,5 +190,5 @@ def _decoded(given: str) -> tuple[str, str]:
 
 
 def _same(given: str, wanted: str) -> bool:
-    """Compare in a time that tells nothing."""
+    """Compare in constant time."""
     return hmac.compare_digest(given.encode(), wanted.encode())

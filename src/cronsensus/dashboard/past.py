@@ -14,7 +14,7 @@ from cronsensus.model.glance import Glance, Past
 from cronsensus.model.states import State
 
 READ = 3_000
-"""Verdicts of which the calendar is made, the newest of a job: 33 a day for 90 days, or one a minute for 48 hours."""
+"""The newest verdicts of a job, of which its calendar is made: 33 a day for 90 days, or one a minute for 48 hours."""
 DAYS, HOURS = 90, 48
 SIZE, STEP = 22, 26
 _PLOTTED = 100
@@ -95,17 +95,17 @@ def draw_calendar(past: Past, now: datetime, zone: tzinfo) -> Calendar:
     cells = _hours(now, zone) if hourly else _days(now, zone)
     keys = [_key(cell.at, zone, hourly=hourly) for cell in cells]
     by_key = dict(zip(keys, cells, strict=True))
-    for one in past.glances:
-        cell = by_key.get(_key(one.scheduled_for or one.due_at, zone, hourly=hourly))
+    for glance in past.glances:
+        cell = by_key.get(_key(glance.scheduled_for or glance.due_at, zone, hourly=hourly))
         if cell is not None:
-            cell.counts[str(one.state)] += 1
-            cell.taken_over += one.crashes > 0
+            cell.counts[str(glance.state)] += 1
+            cell.taken_over += glance.crashes > 0
     for kept in past.ranges:
         verdicts = kept.range
         begin = bisect_left(keys, _key(verdicts.first, zone, hourly=hourly))
         touched = cells[begin : bisect_right(keys, _key(verdicts.last, zone, hourly=hourly))]
         for number, cell in enumerate(reversed(touched)):
-            # How they are spread over the days is not on record; each has one, and the last has the rest.
+            # How they are spread over the cells is not on record. Each cell gets one, and the last gets the rest.
             cell.counts[str(verdicts.state)] += max(1, (verdicts.count or 1) - len(touched) + 1) if number == 0 else 1
     width = max(cell.x for cell in cells) + STEP
     height = max(cell.y for cell in cells) + STEP
@@ -113,8 +113,8 @@ def draw_calendar(past: Past, now: datetime, zone: tzinfo) -> Calendar:
 
 
 def plot_durations(past: Past, p50: timedelta | None, p95: timedelta | None) -> Plot | None:
-    """Return how long the last runs took over time, or nothing where none has ended."""
-    ran = [(one, took) for one in past.glances if (took := _took(one)) is not None][:_PLOTTED]
+    """Return the plot of how long the last runs took; ``None``: none has ended."""
+    ran = [(glance, took) for glance in past.glances if (took := _took(glance)) is not None][:_PLOTTED]
     if not ran:
         return None
     lasted = [took for _, took in ran] + [one for one in (p50, p95) if one is not None]
@@ -137,7 +137,7 @@ def plot_durations(past: Past, p50: timedelta | None, p95: timedelta | None) -> 
 
 
 def _scale(least: timedelta, most: timedelta) -> list[timedelta]:
-    """Return round durations at equal distances, from one below all to one above all."""
+    """Return round durations at equal distances, from below the least to above the most."""
     step = next(
         (step for step in (*_SECONDS, *_LONGER) if _count_steps(least, most, step) < _MOST_LINES),
         most.total_seconds() / (_MOST_LINES - 1) or 1,
@@ -159,14 +159,14 @@ def _y(took: timedelta, scale: Sequence[timedelta]) -> float:
     return round(_TOP + _HEIGHT * (1 - (took - scale[0]) / (scale[-1] - scale[0])), 1)
 
 
-def _took(one: Glance) -> timedelta | None:
-    if one.state not in {State.SUCCEEDED, State.FAILED} or one.begun_at is None or one.finished_at is None:
+def _took(glance: Glance) -> timedelta | None:
+    if glance.state not in {State.SUCCEEDED, State.FAILED} or glance.begun_at is None or glance.finished_at is None:
         return None
-    return one.finished_at - one.begun_at
+    return glance.finished_at - glance.begun_at
 
 
 def _moments(past: Past) -> Iterator[datetime]:
-    """Yield the oldest time of each of the two lists; both reach back to the later of them."""
+    """Yield the oldest time of each list that was cut. Both lists reach back to the later of them."""
     if len(past.glances) >= READ:
         yield past.glances[-1].scheduled_for or past.glances[-1].due_at
     if len(past.ranges) >= READ:
@@ -190,7 +190,7 @@ def _days(now: datetime, zone: tzinfo) -> list[Cell]:
 
 
 def _hours(now: datetime, zone: tzinfo) -> list[Cell]:
-    """Return the hours as they pass: one that a clock change repeats has two cells."""
+    """Return the last hours. An hour that a clock change repeats has two cells."""
     last = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     hours = [last - timedelta(hours=number) for number in reversed(range(HOURS))]
     return [

@@ -1,4 +1,4 @@
-"""What waits to be run: how much, since when, of which jobs, and how much is done meanwhile."""
+"""The queue: how many runs wait, since when, of which jobs, and how many ended lately."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 
 SPAN = timedelta(minutes=10)
-"""For which it is said how much was done."""
+"""The time for which ended runs are counted."""
 SHOWN = 50
 _READ = 200
 _MOST_ENDED = 600
@@ -34,7 +34,7 @@ class JobWaits:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A run that waits; or the first item of a batch that does, and how many of its items were read."""
+    """A pending run; or the first pending item of a batch, and how many of its items were read."""
 
     first: Occurrence
     items: int = 0
@@ -66,22 +66,22 @@ class Queue:
 
 
 def queue_page(store: Store, after: int | None = None) -> Queue:
-    """Return what waits, the oldest first; ``after``: the number of the run behind which the list begins."""
+    """Return the pending runs, the oldest first; ``after``: the id after which the list begins."""
     now, work = store.now(), count_work(store)
     read = store.occurrences(OccurrenceFilter(states=(State.PENDING,)), after=after, limit=_READ, newest_first=False)
-    found = [one for one in read if not is_internal(one.job)]
+    pending = [run for run in read if not is_internal(run.job)]
     ran = store.ran_since(now - SPAN, limit=_MOST_ENDED)
-    ended = [one.job for one in ran if one.state in _RAN and not is_internal(one.job)]
-    due = [one.due_at for one in found if one.due_at <= now]
-    shown, last = _fold_items(found)
+    ended = [run.job for run in ran if run.state in _RAN and not is_internal(run.job)]
+    due = [run.due_at for run in pending if run.due_at <= now]
+    shown, last = _fold_items(pending)
     return Queue(
         now=now,
         waiting=work.waiting,
         capped=work.capped,
         running=work.running,
         oldest=min(due, default=None),
-        jobs=tuple(_by_job(found, Counter(ended), now)),
-        read=len(found),
+        jobs=tuple(_by_job(pending, Counter(ended), now)),
+        read=len(pending),
         ended=len(ended),
         ended_capped=len(ran) >= _MOST_ENDED,
         rows=shown,
@@ -89,29 +89,29 @@ def queue_page(store: Store, after: int | None = None) -> Queue:
     )
 
 
-def _fold_items(found: Sequence[Occurrence]) -> tuple[tuple[Line, ...], Occurrence | None]:
-    """Return a line for each run and each batch; and the last run of them, if there are more than are shown."""
-    items = Counter(one.parent for one in found if one.parent is not None)
+def _fold_items(pending: Sequence[Occurrence]) -> tuple[tuple[Line, ...], Occurrence | None]:
+    """Return a line for each run and each batch; and the last run on them, if there are more."""
+    items = Counter(run.parent for run in pending if run.parent is not None)
     lines: list[Line] = []
     batches: set[int] = set()
     last: Occurrence | None = None
-    for one in found:
-        if one.parent is None or one.parent not in batches:
+    for run in pending:
+        if run.parent is None or run.parent not in batches:
             if len(lines) == SHOWN:
                 return tuple(lines), last
-            lines.append(Line(one, items[one.parent] if one.parent is not None else 0))
-            batches |= set() if one.parent is None else {one.parent}
-        last = one
+            lines.append(Line(run, items[run.parent] if run.parent is not None else 0))
+            batches |= set() if run.parent is None else {run.parent}
+        last = run
     return tuple(lines), None
 
 
-def _by_job(found: Iterable[Occurrence], ended: Counter[str], now: datetime) -> list[JobWaits]:
+def _by_job(pending: Iterable[Occurrence], ended: Counter[str], now: datetime) -> list[JobWaits]:
     """Return a line for each job: first what has waited longest."""
     waiting: dict[str, list[Occurrence]] = {}
-    for one in found:
-        waiting.setdefault(one.job, []).append(one)
+    for run in pending:
+        waiting.setdefault(run.job, []).append(run)
     lines = []
-    for job, some in waiting.items():
-        due = [one.due_at for one in some if one.due_at <= now]
-        lines.append(JobWaits(job=job, waiting=len(some), due=len(due), since=min(due, default=None), ended=ended[job]))
+    for job, runs in waiting.items():
+        due = [run.due_at for run in runs if run.due_at <= now]
+        lines.append(JobWaits(job=job, waiting=len(runs), due=len(due), since=min(due, default=None), ended=ended[job]))
     return sorted(lines, key=lambda line: (line.since is None, line.since or now, line.job))

@@ -21,13 +21,13 @@ PAGE = 50
 STRIP = 30
 """Verdicts in the strip of a job."""
 MEASURED = 100
-"""Runs of which it is said how long they took."""
+"""Runs whose durations are measured."""
 ONLY = ("failing", "missed", "paused")
 _BY_VERDICT = ("failing", "missed")
 _LATEST = datetime.max.replace(tzinfo=UTC)
 _AT_ONCE = PAGE + 1
 _MOST_FAILING = 500
-"""Failures, the newest, among whose jobs those are looked for that fail."""
+"""The newest failures, whose jobs are checked for failing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class JobRow:
     """A job as a line of a list.
 
     Attributes:
-        changes: what a clock change has to do with its next time; ``None``: nothing.
+        changes: how a clock change affects its next time; ``None``: not at all.
         trouble: ``failing``, ``missed`` or nothing.
     """
 
@@ -76,14 +76,18 @@ class JobPage:
 
 
 def read_strip(past: Past, length: int = STRIP) -> tuple[Verdict, ...]:
-    """Return the last verdicts of a job, the newest last: those of occurrences, and those that made none."""
+    """Return the last verdicts of a job, the newest last: of occurrences, and of times without an occurrence."""
     made = past.glances[:length]
-    cells = [Verdict(one.state, one.scheduled_for or one.due_at, 1, one.reason or "", one) for one in made]
+    cells = [
+        Verdict(glance.state, glance.scheduled_for or glance.due_at, 1, glance.reason or "", glance) for glance in made
+    ]
     since = min((cell.at for cell in cells), default=None) if len(made) == length else None
     cells += [
-        Verdict(one.range.state, one.range.last, one.range.count or 1, one.range.reason)
-        for one in past.ranges
-        if since is None or one.range.last >= since
+        Verdict(
+            ledger_range.range.state, ledger_range.range.last, ledger_range.range.count or 1, ledger_range.range.reason
+        )
+        for ledger_range in past.ranges
+        if since is None or ledger_range.range.last >= since
     ]
     return tuple(sorted(cells, key=lambda cell: cell.at)[-length:])
 
@@ -103,11 +107,11 @@ def job_row(view: JobView, past: Past, now: datetime) -> JobRow:
 
 
 def read_percentiles(glances: Iterable[Glance]) -> tuple[timedelta | None, timedelta | None]:
-    """Return what half of the runs that succeeded took at most, and what 95 of 100 did."""
+    """Return the median and the 95th percentile of the durations of runs that succeeded."""
     took = sorted(
-        one.finished_at - one.begun_at
-        for one in glances
-        if one.state is State.SUCCEEDED and one.begun_at is not None and one.finished_at is not None
+        glance.finished_at - glance.begun_at
+        for glance in glances
+        if glance.state is State.SUCCEEDED and glance.begun_at is not None and glance.finished_at is not None
     )
     if not took:
         return None, None
@@ -134,13 +138,13 @@ def job_page(store: Store, index: JobIndex, *, after: str = "", words: str = "",
     """
     wanted = words.lower().split()
     views, last = _candidates(store, index, wanted, only, after)
-    some = [view for view in views if view.retired_at is None and all(word in text_of(view) for word in wanted)]
-    found = _only(store, some, only)
-    stopped = last is not None and len(found) <= PAGE
-    more = found[PAGE - 1].spec.name if len(found) > PAGE else last
+    candidates = [view for view in views if view.retired_at is None and all(word in text_of(view) for word in wanted)]
+    matching = _only(store, candidates, only)
+    stopped = last is not None and len(matching) <= PAGE
+    more = matching[PAGE - 1].spec.name if len(matching) > PAGE else last
     now = store.now()
-    pasts = store.last_of([view.spec.name for view in found[:PAGE]], limit=STRIP)
-    rows = [job_row(view, pasts.get(view.spec.name, Past()), now) for view in found[:PAGE]]
+    pasts = store.last_of([view.spec.name for view in matching[:PAGE]], limit=STRIP)
+    rows = [job_row(view, pasts.get(view.spec.name, Past()), now) for view in matching[:PAGE]]
     rows.sort(key=lambda row: (row.trouble != "failing", row.trouble != "missed", row.view.next_due or _LATEST))
     return JobPage(tuple(rows), more, stopped)
 
@@ -148,21 +152,21 @@ def job_page(store: Store, index: JobIndex, *, after: str = "", words: str = "",
 def _candidates(
     store: Store, index: JobIndex, words: Sequence[str], only: str, after: str
 ) -> tuple[list[JobView], str | None]:
-    """Return a page of jobs, and one more, among which those stand that are looked for, and the last if others follow.
+    """Return a page of jobs that may match, and one job more; and the last name that was read, if others follow.
 
-    Of more than that it is not looked whether they are what they should be: the list says so, and goes on.
+    Jobs beyond those are not checked: the page says so, and the next page goes on from that name.
     """
     if only == "failing":
         failed = store.occurrences(OccurrenceFilter(states=(State.FAILED,)), limit=_MOST_FAILING)
         names = sorted({one.job for one in failed if one.job > after})
-        found = [view for name in names[:_AT_ONCE] if (view := store.job(name)) is not None]
-        return found, names[_AT_ONCE - 1] if len(names) > _AT_ONCE else None
+        views = [view for name in names[:_AT_ONCE] if (view := store.job(name)) is not None]
+        return views, names[_AT_ONCE - 1] if len(names) > _AT_ONCE else None
     if words or only == "paused":
         names, more = index.find_names(store, words, paused=only == "paused", after=after, limit=_AT_ONCE)
         return index.read_views(store, names), more
-    found = store.jobs(after=after, limit=_AT_ONCE)
-    shown = [view for view in found if not is_internal(view.spec.name)]
-    return shown, found[-1].spec.name if only and len(found) == _AT_ONCE else None
+    views = store.jobs(after=after, limit=_AT_ONCE)
+    shown = [view for view in views if not is_internal(view.spec.name)]
+    return shown, views[-1].spec.name if only and len(views) == _AT_ONCE else None
 
 
 def _only(store: Store, views: list[JobView], only: str) -> list[JobView]:

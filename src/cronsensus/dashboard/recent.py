@@ -1,4 +1,4 @@
-"""What ended in the last day, kept in the process: a page asks the store only for what ended since the page before."""
+"""The runs of the last day, kept in the process: a page reads only those that ended since the page before."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from cronsensus.stores.base import Store
 from cronsensus.timing.clock import Clock, SystemClock
 
 MOST = 1_500
-"""What ended in the last day, of more the newest: each costs some 10 µs to read, and as much to draw."""
+"""Ended runs that are kept at most, the newest: each costs some 10 µs to read, and as much to draw."""
 _OVERLAP = timedelta(seconds=30)
-"""An end that was written before another one may be seen after it."""
+"""How much later an end may become visible than another end that was written after it."""
 _KEPT = 60.0
-"""Seconds after which all is read anew: a run may be pruned or forgotten."""
+"""Seconds after which all is read anew, because runs may be pruned or forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What runs, and what ended since a moment, the newest first; ``whole``: that is all of it."""
+    """Running occurrences, and those that ended since a moment, the newest first; ``whole``: these are all."""
 
     glances: tuple[Glance, ...]
     whole: bool
@@ -35,19 +35,19 @@ class _Kept:
 
 
 class Recent:
-    """Reads what ran. Safe to share between threads."""
+    """Reads recent runs. Safe to share between threads."""
 
     def __init__(self, clock: Clock | None = None) -> None:
-        """Begin with nothing."""
+        """Start empty."""
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._kept: _Kept | None = None
 
     def read_ran(self, store: Store, now: datetime, since: datetime) -> Ran:
-        """Return what runs, and what ended since then.
+        """Return the runs that go on, and those that ended since then.
 
         Args:
-            store: has it; the same at each call.
+            store: where they are; the same at each call.
             now: its clock, read before this.
             since: a moment that does not go back from call to call by more than its clock does.
         """
@@ -64,10 +64,10 @@ class Recent:
                 newest = sorted(merged, reverse=True)[:MOST]
                 whole = kept.whole and len(newest) == len(merged)
                 self._kept = kept = _Kept(now, kept.until, {number: merged[number] for number in newest}, whole)
-        # A run that ended and is tried again runs: what was just read holds.
+        # A run that had ended may run again: the newer reading holds.
         found = kept.ended | {one.id: one for one in read}
         return Ran(tuple(found[number] for number in sorted(found, reverse=True)), kept.whole)
 
 
-def _ended(one: Glance) -> datetime:
-    return one.finished_at or one.created_at
+def _ended(glance: Glance) -> datetime:
+    return glance.finished_at or glance.created_at

@@ -1,4 +1,4 @@
-"""What an address says of runs: the page of runs and ``/api/runs`` read the same names, which a person may share."""
+"""The filters of runs in a query string: the same for the page of runs and ``/api/runs``."""
 
 from __future__ import annotations
 
@@ -23,18 +23,20 @@ FILTERS: Mapping[str, str] = {
     "text": "each word stands in job, key, node, reason, error or arguments; customer=42 is an argument",
     "order": ", ".join(ORDERS),
 }
-"""Names in an address, each with what it means."""
+"""Names in a query, each with its meaning."""
 _LONGEST = 400
 _MOST_WORDS = 8
 
 
-def read_search(given: Mapping[str, str], now: datetime, *, batch: int | None = None, zone: tzinfo = UTC) -> RunSearch:
-    """Return which runs an address means; times without an offset are of ``zone``.
+def read_search(
+    query_values: Mapping[str, str], now: datetime, *, batch: int | None = None, zone: tzinfo = UTC
+) -> RunSearch:
+    """Return the search that a query asks for; times without an offset are of ``zone``.
 
     Raises:
-        InvalidOption: it names a state, an origin, an order or a time that there is not.
+        InvalidOption: a state, an origin, an order or a time is invalid.
     """
-    texts = {name: given.get(name, "").strip()[:_LONGEST] for name in FILTERS}
+    texts = {name: query_values.get(name, "").strip()[:_LONGEST] for name in FILTERS}
     try:
         states = tuple(State(one) for one in texts["state"].split(",") if one)
     except ValueError:
@@ -58,9 +60,9 @@ def read_search(given: Mapping[str, str], now: datetime, *, batch: int | None = 
     )
 
 
-def list_path(given: Mapping[str, str], **changes: str) -> str:
-    """Return the path of the page of runs with these filters; a change to nothing takes one away."""
-    kept = {name: given[name] for name in (*FILTERS, "batch") if given.get(name)} | changes
+def list_path(query_values: Mapping[str, str], **changes: str) -> str:
+    """Return the path of the page of runs with these filters; a change to an empty text removes a filter."""
+    kept = {name: query_values[name] for name in (*FILTERS, "batch") if query_values.get(name)} | changes
     query = urlencode({name: text for name, text in kept.items() if text})
     return f"/runs?{query}" if query else "/runs"
 
@@ -70,8 +72,8 @@ def read_list_path(query: str) -> str:
     return list_path({name: text[:_LONGEST] for name, text in parse_qsl(query[:4000])})
 
 
-def list_command(given: Mapping[str, str]) -> str:
+def list_command(query_values: Mapping[str, str]) -> str:
     """Return the command that lists the same."""
-    states = [("state", one) for one in given.get("state", "").split(",") if one]
-    others = [(name, given[name]) for name in (*FILTERS, "batch") if name != "state" and given.get(name)]
+    states = [("state", state) for state in query_values.get("state", "").split(",") if state]
+    others = [(name, query_values[name]) for name in (*FILTERS, "batch") if name != "state" and query_values.get(name)]
     return "cronsensus runs list" + "".join(f" --{name} {shlex.quote(text)}" for name, text in states + others)

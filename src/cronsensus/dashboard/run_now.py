@@ -22,7 +22,7 @@ from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_edge, rules_of
 
 _FORM = re.compile(r"[0-9a-f-]{36}")
-"""What ``new_id`` gives. Nothing else of what a browser sends becomes a key."""
+"""The form of an id of ``new_id``. Nothing else that a browser sends becomes a key."""
 
 
 def run_now(scheduler: Scheduler | None) -> Action:
@@ -33,8 +33,8 @@ def run_now(scheduler: Scheduler | None) -> Action:
         job = declared.get(view.spec.name)
         return None if job is None else parameters_of(job.function, executor=view.spec.executor)
 
-    def form(store: Store, given: Given) -> Form:
-        view = require_job(store, given.get("job", ""))
+    def form(store: Store, values: Given) -> Form:
+        view = require_job(store, values.get("job", ""))
         known = parameters(view)
         refused = runs_elsewhere(view) or refuse_retired(view)
         says: tuple[Text, ...] = (("One run more, beside its schedule: its next times stay as they are.",),)
@@ -55,73 +55,73 @@ def run_now(scheduler: Scheduler | None) -> Action:
             says=says,
             button="Run now",
             seen=f"revision {view.revision}",
-            fields=_json_fields(given)
+            fields=_json_fields(values)
             if known is None
-            else tuple(_field(each, given, own_arguments(known, view.spec)) for each in known),
+            else tuple(_field(parameter, values, own_arguments(known, view.spec)) for parameter in known),
             refused=refused,
             command=f"cronsensus jobs trigger {view.spec.name}",
         )
-        # However often a browser sends this form, it is one run.
-        shown.keeps["form"] = given.get("form", "") if _FORM.fullmatch(given.get("form", "")) else new_id()
+        # A form that a browser sends twice makes the same run.
+        shown.keeps["form"] = values.get("form", "") if _FORM.fullmatch(values.get("form", "")) else new_id()
         return shown
 
-    def carry_out(store: Store, given: Given, by: str, why: str) -> str:
-        name = given["job"]
-        if not any(text.strip() for key, text in given.items() if key.startswith(PREFIX)):
+    def carry_out(store: Store, values: Given, by: str, why: str) -> str:
+        name = values["job"]
+        if not any(text.strip() for key, text in values.items() if key.startswith(PREFIX)):
             code = scheduler if name in declared else None
-            key = _key(given, "")
+            key = _key(values, "")
             if code is None:
                 return f"/runs/{store.trigger(name, by=by, why=why, key=key).id}"
             return f"/runs/{code.trigger(name, by=by, reason=why, key=key).id}"
         view = require_job(store, name)
         known = parameters(view)
         if scheduler is not None and known is not None:
-            written = {key: text for key, text in given.items() if text.strip()}
+            written = {key: text for key, text in values.items() if text.strip()}
             item = scheduler.options(name).call(**read_arguments(known, own_arguments(known, view.spec) | written)).item
             args, kwargs = item.args or (), item.kwargs or {}
         else:
-            args = _read(given.get(f"{PREFIX}args", ""), list, '[42, "a"]', view.spec.args)
-            kwargs = _read(given.get(f"{PREFIX}kwargs", ""), dict, '{"order": 42}', view.spec.kwargs)
-        key = _key(given, dumps([list(args), kwargs], what="arguments"))
+            args = _read(values.get(f"{PREFIX}args", ""), list, '[42, "a"]', view.spec.args)
+            kwargs = _read(values.get(f"{PREFIX}kwargs", ""), dict, '{"order": 42}', view.spec.kwargs)
+        key = _key(values, dumps([list(args), kwargs], what="arguments"))
         return f"/runs/{store.trigger(name, by=by, why=why, arguments=(args, kwargs), key=key).id}"
 
     return Action(form, carry_out)
 
 
-def _key(given: Given, arguments: str) -> str | None:
+def _key(values: Given, arguments: str) -> str | None:
     """Return the key of the run of a form: the same form with other arguments is another run."""
-    form = given.get("form", "")
+    form = values.get("form", "")
     if not _FORM.fullmatch(form):
         return None
     return f"{form} {hashlib.sha256(arguments.encode()).hexdigest()[:12]}" if arguments else form
 
 
-def _json_fields(given: Given) -> tuple[Field, ...]:
+def _json_fields(values: Given) -> tuple[Field, ...]:
     args, kwargs = f"{PREFIX}args", f"{PREFIX}kwargs"
     return (
-        Field(args, "Other arguments by position, as a JSON list", given.get(args, ""), large=True),
-        Field(kwargs, "Other arguments by name, as a JSON object", given.get(kwargs, ""), large=True),
+        Field(args, "Other arguments by position, as a JSON list", values.get(args, ""), large=True),
+        Field(kwargs, "Other arguments by name, as a JSON object", values.get(kwargs, ""), large=True),
     )
 
 
-def _field(each: Parameter, given: Given, own: Mapping[str, str]) -> Field:
-    hint = own.get(PREFIX + each.name) or each.default or ""
+def _field(parameter: Parameter, values: Given, own: Mapping[str, str]) -> Field:
+    hint = own.get(PREFIX + parameter.name) or parameter.default or ""
     return Field(
-        PREFIX + each.name,
-        each.name,
-        given.get(PREFIX + each.name, ""),
-        large=each.kind == "json",
+        PREFIX + parameter.name,
+        parameter.name,
+        values.get(PREFIX + parameter.name, ""),
+        large=parameter.kind == "json",
         plain=True,
-        choices=each.choices,
-        hint=hint and mask_data(hint, each.name),
+        choices=parameter.choices,
+        hint=hint and mask_data(hint, parameter.name),
     )
 
 
 def _read(text: str, kind: type, example: str, own: Any) -> Any:
-    """Return what somebody wrote as JSON; nothing is the job's own.
+    """Parse a field as JSON; an empty field gives the job's own value.
 
     Raises:
-        InvalidOption: it is not JSON, or something else.
+        InvalidOption: it is not JSON of this kind.
     """
     if not text.strip():
         return own

@@ -1,4 +1,4 @@
-"""Serve the dashboard by itself: alone, or beside what a process does."""
+"""Serve the dashboard with its own server: alone, or beside other work of a process."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ except ImportError as error:
 PORT = 8080
 _STOP_WITHIN = 3.0
 _TICKS = 10
-"""Of 0.1 s, between two looks at connections."""
+"""Ticks of 0.1 s between two checks of connections."""
 _SMALL = 1_000
-"""Bytes of an answer below which it is not compressed."""
+"""Smaller answers, in bytes, are not compressed."""
 
 
 class PortTakenError(CronsensusError):
-    """Something else listens where the dashboard was to."""
+    """Something else listens on the dashboard's port."""
 
 
 class _Uvicorn(uvicorn.Server):
-    """Ends connections that are stuck, and tells open streams that it stops: it would wait, and then cut them off."""
+    """Ends stuck connections, and notifies open streams of a stop: uvicorn would wait, and then cut them off."""
 
     def __init__(self, settings: uvicorn.Config, stopping: asyncio.Event) -> None:
         super().__init__(settings)
@@ -66,11 +66,11 @@ class Server:
 
     Args:
         source: the Scheduler, or the store, to show.
-        host: an address; one that others can reach needs a password in the environment.
-        port: 0 takes a free one.
+        host: an address; if others can reach it, it needs a password in the environment.
+        port: 0 takes a free port.
         read_only: nobody can act.
         by: who acts, for the trail.
-        prefix: the path below which it stands, such as ``/cron``, where a proxy passes that on.
+        prefix: the path below which it is served, such as ``/cron``, if a proxy passes it on.
 
     Raises:
         InvalidOption: others could reach ``host``, and there is no password.
@@ -78,7 +78,7 @@ class Server:
 
     Attributes:
         url: where a browser finds it.
-        link: the same with the token, where that was made here because the environment has no password.
+        link: the URL with the token, if that was made here because the environment has no password.
     """
 
     def __init__(
@@ -104,8 +104,8 @@ class Server:
 
             pages = Router([Mount(prefix, pages)])
 
-        # A page with a form holds the browser's token beside what somebody else may have written into the address: its
-        # compressed length would tell the one by the other. Streams are left alone by the middleware.
+        # A page with a form holds the browser's token beside text of the address, which somebody else may have written:
+        # the compressed length would reveal the token. Streams are left alone by the middleware.
         compressed = GZipMiddleware(pages, minimum_size=_SMALL, compresslevel=5)
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -126,12 +126,12 @@ class Server:
             http=type("_Connection", (Connection,), {"most": most}),
             ws="none",
             backlog=min(BACKLOG, most),
-            # With it a header of the request would say who the peer is.
+            # With it a header of the request would name the peer.
             proxy_headers=False,
             server_header=False,
             access_log=False,
             log_config=None,
-            # Below, it logs each request that is none, and anybody can send those.
+            # On lower levels it logs each malformed request, which anybody can send.
             log_level=logging.ERROR,
             lifespan="off",
             # For a page that a store keeps waiting; streams of open pages end when they are told.

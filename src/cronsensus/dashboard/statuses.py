@@ -1,4 +1,4 @@
-"""The status with which an error of ours is answered."""
+"""The HTTP status of an error of the library."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STORE_AWAY = 503
 
 
 def status_of(error: CronsensusError) -> int:
-    """Return 4xx for what the sender can mend, 503 while the store cannot answer, 500 for what it holds and cannot."""
+    """Return 4xx for errors of the request, 503 while the store does not answer, 500 for damaged records."""
     if isinstance(error, (UnknownJob, OccurrenceForgotten)):
         return 404
     if isinstance(error, StoreCorrupt):

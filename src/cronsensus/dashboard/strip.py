@@ -22,11 +22,11 @@ _SHAPES = {
     "pending": ("s-run", 0.8, "7.8", "h3.4v8.4h-3.4z"),
 }
 _OTHER = ("s-skip", 0.0, "14", _LOW)
-"""Each state has a height and a fill of its own, so that it is known without its colour."""
+"""Each state has its own height and fill, so that it is recognized without its colour."""
 
 
 def strip_svg(cells: Sequence[Verdict], t: Words, length: int) -> Markup:
-    """Return the cells, the newest on the right of ``length`` places; each says in words what it is."""
+    """Return the cells, the newest on the right of ``length`` places, each with a title."""
     label = t("Last {0}, newest right", len(cells))
     parts = [
         (

@@ -1,4 +1,4 @@
-"""The dashboard in a WSGI application: Flask, Django, whatever is called with an environ."""
+"""The dashboard as a WSGI application: for Flask, Django and others."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def dashboard_wsgi(
     """Return the dashboard as a WSGI application, to be mounted under any prefix (``SCRIPT_NAME``).
 
     As ``dashboard``, and ``auth`` gets the same request; ``request.scope["wsgi_environ"]`` is the environ. Open pages
-    ask again every four seconds instead of listening: a stream would keep one of the server's workers.
+    poll every four seconds instead of listening: a stream would occupy one of the server's workers.
     """
-    # Its types name the keys of each scope; ours do not.
+    # Its types name the keys of each scope; the dashboard's do not.
     asgi: Any = dashboard(source, auth=auth, read_only=read_only, by=by, live="poll")
     return _PerProcess(lambda: ASGIMiddleware(asgi))
 
 
 class _PerProcess:
-    """Makes an application where it is first called: it has a thread of its own, which a fork would lose."""
+    """Makes the application at its first call: it has a thread, which a fork would lose."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make

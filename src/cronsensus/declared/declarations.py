@@ -1,7 +1,7 @@
 """The declarations of the application's code: functions under names, and jobs that call them.
 
-A job is kept as it was written, and becomes a definition when somebody asks, because defaults may still change until
-the node is started (a command's flags come after the import).
+A job is kept as it was written, and becomes a definition only when it is needed: defaults may still change until the
+node is started (a command's flags come after the import).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _log = Logger("cronsensus.scheduler")
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A job as its decorator said it."""
+    """A job as its decorator declared it."""
 
     function: Function
     trigger: Trigger | None
@@ -45,7 +45,7 @@ class Declaration:
         """Return the definition, with ``base`` and ``zone`` for what the decorator leaves out.
 
         Raises:
-            InvalidOption: a value that makes no sense.
+            InvalidOption: an invalid value.
         """
         policies = Policies.read(self.options, base)
         if self.within is not None and policies.keep < self.within:
@@ -68,14 +68,14 @@ class Declaration:
 
 
 class Declarations:
-    """The functions and jobs of one scheduler.
+    """The functions and jobs of a scheduler.
 
     Attributes:
         base: the policies for what decorators leave out.
-        zone: that of triggers which name none.
+        zone: the zone of triggers that name none.
         specs_by_name: the definitions of all declared jobs.
-        added: those of jobs that this process added at run time.
-        retired: names of jobs that the code says to be gone on purpose, and why.
+        added: the definitions of jobs that this process added at run time.
+        retired: names of jobs that the code declares to be gone on purpose, and why.
     """
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class Declarations:
 
         Raises:
             DuplicateJob: the name is taken.
-            InvalidOption: the definition makes no sense.
+            InvalidOption: the definition is invalid.
         """
         spec = declaration.spec(self.base, self.zone)
         require_room_for_jitter(spec)
@@ -121,12 +121,12 @@ class Declarations:
         self.specs_by_name[spec.name] = spec
 
     def remove_job(self, name: str) -> None:
-        """Forget a job and its function; it is declared anew."""
+        """Remove a job and its function, which is declared anew."""
         for kept in (self._jobs, self.specs_by_name, self._functions, self._registry):
             kept.pop(name, None)
 
     def add_retired(self, name: str, reason: str) -> None:
-        """Note that a job is gone on purpose.
+        """Record that a job is gone on purpose.
 
         Raises:
             InvalidOption: it is declared.
@@ -155,8 +155,8 @@ class Declarations:
         return found
 
     def registered_as(self, function: object) -> Function | None:
-        """Return what is known of a function that was registered, or ``None``."""
-        return next((each for each in self._functions.values() if each.registered.function is function), None)
+        """Return the registration of a function, or ``None``."""
+        return next((known for known in self._functions.values() if known.registered.function is function), None)
 
     def find_function(self, name: str) -> Function | None:
         """Return a registered function, or ``None``."""
@@ -165,7 +165,7 @@ class Declarations:
     def spec(self, job: str) -> JobSpec | None:
         """Return the definition of a declared job.
 
-        Not of those added at run time: somebody may have removed them, and they must not come back by being used.
+        Not of jobs added at run time: somebody may have removed them, and using them must not bring them back.
         """
         return self.specs_by_name.get(job)
 
@@ -188,12 +188,16 @@ class Declarations:
         self.specs_by_name = {name: declaration.spec(base, zone) for name, declaration in self._jobs.items()}
 
     def expected(self) -> dict[str, tuple[timedelta | None, timedelta | None]]:
-        """Return how often jobs are to succeed, and how long they may take, of those that say so."""
+        """Return ``overdue`` and ``slow`` of the jobs that set them."""
         jobs = self._jobs.items()
-        return {name: (one.within, one.takes) for name, one in jobs if one.within is not None or one.takes is not None}
+        return {
+            name: (declaration.within, declaration.takes)
+            for name, declaration in jobs
+            if declaration.within is not None or declaration.takes is not None
+        }
 
     def digest(self) -> str:
-        """Return a hash of all definitions: equal code gives an equal one on every replica."""
+        """Return a hash of all definitions, the same for equal code on every replica."""
         text = "\n".join(sorted(spec.digest for spec in self.specs_by_name.values()))
         return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
@@ -242,9 +246,9 @@ def require_trigger(trigger: object) -> Trigger | None:
 
 
 def log_other_meanings(job: str, trigger: Trigger | None) -> None:
-    """Log a WARNING for each cron text of a job that other programs take for other times.
+    """Log a WARNING for each cron text of a job that means other times in other programs.
 
-    What is only rarely meant is for ``lint``: it means the same everywhere.
+    Texts that mean the same everywhere, and are only rarely intended, are for ``lint``.
     """
     for note in notes_on(trigger):
         if note.rule == "other programs":
@@ -252,17 +256,17 @@ def log_other_meanings(job: str, trigger: Trigger | None) -> None:
 
 
 _SAMPLE = 20
-"""Distances between nominal times that tell how often a job runs."""
+"""Distances between nominal times that are measured to find how often a job runs."""
 
 
 def require_room_for_jitter(spec: JobSpec) -> None:
-    """Refuse a jitter that reaches over the next nominal times of a job that would not run beside itself.
+    """Refuse a jitter that reaches over the next nominal times of a job whose runs must not overlap.
 
     The run of one nominal time would still wait for its turn when the next ones come, and those would be skipped by
     overlap: of a job each second with ``jitter="5s"`` two in three.
 
     Raises:
-        InvalidOption: as said; with what to write.
+        InvalidOption: the jitter is too large; the message says what to write.
     """
     trigger, overlap = spec.trigger, spec.policies.overlap
     if trigger is None or not trigger.jitter or overlap in {"allow", "queue"}:
@@ -293,7 +297,7 @@ def check_arguments(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments as a node will pass them.
 
-    A job that runs by itself must be complete; one that only runs when told to may get its arguments then.
+    A job that runs by itself must be complete. A job that only runs on request may get its arguments then.
     """
     if function.registered.gets_arguments:
         if args:

@@ -22,7 +22,7 @@ from cronsensus.node.run import BaseRun
 from cronsensus.payload.typed import signature_of
 
 _OFTEN_THE_RUN = ("run", "ctx", "context", "self")
-"""What a parameter is called that is meant for the ``Run``; ``self`` is that of a bound task of Celery."""
+"""Names of a parameter that is probably meant for the ``Run``; ``self`` is that of a bound task of Celery."""
 _ONLY_NAMED = re.compile(r"(?:Optional\[)?(?:[\w.]+\.)?Run\]?(?:\s*\|\s*None)?|None\s*\|\s*(?:[\w.]+\.)?Run")
 """Spellings of ``Run`` in an annotation that cannot be evaluated, as after an import under ``TYPE_CHECKING``."""
 
@@ -33,7 +33,7 @@ class Function:
 
     Attributes:
         place: where it is defined, as ``file:line``.
-        signature: without the parameter for the ``Run``; ``None`` when Python cannot tell.
+        signature: without the parameter for the ``Run``; ``None``: Python does not know it.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Function:
         """Return the arguments as JSON values, as a store keeps them, without the ``Run``.
 
         Raises:
-            InvalidPayload: one is neither JSON nor what its annotation names; or they are too large.
+            InvalidPayload: an argument is neither JSON nor of its annotation; or they are too large.
             InvalidOption: the function cannot be called with them; the message says what is missing or too much.
         """
         if self.signature is not None:
@@ -56,7 +56,7 @@ class Function:
         return tuple(given), named
 
     def require_item(self, kwargs: Mapping[str, Any]) -> None:
-        """Raise unless the function can be called with one item by position, and ``kwargs``.
+        """Raise unless the function can be called with an item by position, and ``kwargs``.
 
         Raises:
             InvalidOption: it cannot.
@@ -78,7 +78,7 @@ class Function:
             raise InvalidOption(f"{self.name!r} ({self.place}) cannot be called like that: {error}{hint}") from None
 
     def _wanted_run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-        """Return what to write where a parameter that nobody fills was perhaps meant for the ``Run``."""
+        """Return a hint if a parameter without a value was perhaps meant for the ``Run``."""
         assert self.signature is not None  # noqa: S101 - for the type checker
         if self.registered.run_parameter is not None:
             return ""
@@ -90,7 +90,7 @@ class Function:
 
 
 def inspect_function(function: Callable[..., Any], *, name: str | None, executor: str | None) -> Function:
-    """Return what is to know about ``function``.
+    """Return what an executor needs to know about ``function``.
 
     Args:
         function: not called.
@@ -99,7 +99,7 @@ def inspect_function(function: Callable[..., Any], *, name: str | None, executor
             ``"thread"``.
 
     Raises:
-        UnsupportedFunction: no function, a generator, or one that this executor cannot run.
+        UnsupportedFunction: no function, a generator, or a function that this executor cannot run.
         InvalidOption: an unknown executor, or no usable name.
     """
     if isinstance(function, type) or not _is_callable(function):
@@ -117,20 +117,20 @@ def inspect_function(function: Callable[..., Any], *, name: str | None, executor
         raise UnsupportedFunction(f"the lambda at {place} has no name; give the job one: name=…")
     parameters = _parameters(function)
     run, before_run = _run_parameter(function, parameters, place)
-    left = None if parameters is None else [each for each in parameters if each.name != run]
+    without_run = None if parameters is None else [parameter for parameter in parameters if parameter.name != run]
     return Function(
         name=name,
         registered=Registered.from_function(name, function, _executor(function, executor, place), run, before_run),
         place=place,
-        signature=None if left is None else inspect.Signature(left),
+        signature=None if without_run is None else inspect.Signature(without_run),
     )
 
 
 def refuse_method(function: Function) -> None:
-    """Refuse a function of a class that wants an object nobody has: a node has the function alone.
+    """Refuse a method that needs an object: a node has only the function.
 
     Raises:
-        UnsupportedFunction: as said; with what to write.
+        UnsupportedFunction: it is such a method; the message says what to write.
     """
     first = next(iter(function.signature.parameters.values()), None) if function.signature is not None else None
     inside = getattr(inspect.unwrap(_inner(function.registered.function)), "__qualname__", "").rpartition(".")[0]
@@ -154,7 +154,7 @@ def run_parameter_of(function: Callable[..., Any]) -> str | None:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Return whether calling ``function`` gives a coroutine."""
+    """Return whether a call of ``function`` returns a coroutine."""
     inner = _inner(function)
     return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(getattr(inner, "__call__", None))  # noqa: B004
 
@@ -189,7 +189,7 @@ def _called(function: Callable[..., Any]) -> str:
 
 
 def _place(function: Callable[..., Any]) -> str:
-    # What an integration calls in the place of a user's function (a task of Django's) names that one.
+    # A function of an integration that calls a user's function (a task of Django's) names the user's.
     function = getattr(function, "stands_for", function)
     code = getattr(function, "__code__", None) or getattr(getattr(type(function), "__call__", None), "__code__", None)  # noqa: B004
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else repr(function)
@@ -248,20 +248,20 @@ def _run_parameter(
     function: Callable[..., Any], parameters: list[inspect.Parameter] | None, place: str
 ) -> tuple[str | None, int]:
     """Return the name of the parameter that wants the ``Run``, and how many positions lie before it."""
-    found, before = None, sys.maxsize
+    name, before = None, sys.maxsize
     for index, parameter in enumerate(parameters or ()):
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL and before != sys.maxsize:
             raise UnsupportedFunction(
                 f"{_called(function)} ({place}): the Run is passed by name, so it cannot stand before "
-                f"*{parameter.name}; write `*{parameter.name}, {found}: Run`"
+                f"*{parameter.name}; write `*{parameter.name}, {name}: Run`"
             )
         if not _wants_run(function, parameter):
             continue
         by_name = parameter.kind is inspect.Parameter.KEYWORD_ONLY
-        if found is not None or not (by_name or parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD):
+        if name is not None or not (by_name or parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD):
             raise UnsupportedFunction(
                 f"{_called(function)} ({place}): the Run is passed by name to one parameter; write `run: Run` once, "
                 "and not before a /"
             )
-        found, before = parameter.name, sys.maxsize if by_name else index
-    return found, before
+        name, before = parameter.name, sys.maxsize if by_name else index
+    return name, before

@@ -1,1 +1,1 @@
-"""What processes ran that only observe a schedule which another program keeps: noted here, counted for the audit."""
+"""Runs of processes that only observe a schedule of another program: recorded, and counted for the audit."""

@@ -1,7 +1,7 @@
-"""What processes ran that only observe: how often each time was run, and what a guard would have prevented.
+"""Count the runs of observing processes: how often each time was run, and how many runs a guard would have prevented.
 
-A time that n observing processes ran would have been run once, so n - 1 runs would have been prevented. Where a guarded
-process ran the same time too (a roll-out, half done), it was the one, and all n would have been.
+A time that n observing processes ran would have been run once, so n - 1 runs would have been prevented. If a guarded
+process ran the same time, too (in a roll-out), all n would have been prevented.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from cronsensus.stores.base import Store
 from cronsensus.timing.instants import from_micros, to_micros
 
 OBSERVED_NAME = "observed"
-"""Of the guarded function whose results are the records."""
+"""The job of the guarded function whose results are the records."""
 _JOB = f"once:{OBSERVED_NAME}"
 _PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedJob:
-    """How often the times of one job were run.
+    """How often the times of a job were run.
 
     Attributes:
         times: nominal times that observing processes ran.
-        runs: how often they ran them together.
-        replicas: most that ran one time.
-        guarded: how many of these times a guarded process ran too.
-        prevented: runs that there would not have been, had all been guarded.
+        runs: how often they ran these times together.
+        replicas: the most processes that ran the same time.
+        guarded: how many of these times a guarded process ran, too.
+        prevented: runs that would not have happened if all processes were guarded.
     """
 
     job: str
@@ -55,7 +55,7 @@ class Observed:
 def read_observed(
     store: Store, *, jobs: Collection[str] = (), since: datetime | None = None, until: datetime | None = None
 ) -> Observed:
-    """Count what was recorded of ``jobs`` (all, if none is named), for nominal times from ``since`` to ``until``."""
+    """Count the records of ``jobs`` (all, if none is named), for nominal times from ``since`` to ``until``."""
     first = None if since is None else to_micros(since)
     last = None if until is None else to_micros(until)
     ran: dict[str, Counter[int]] = defaultdict(Counter)
@@ -78,17 +78,17 @@ def _count(store: Store, job: str, ran: Counter[int]) -> ObservedJob:
 
 
 def _records(store: Store) -> Iterator[dict[str, Any]]:
-    for one in _pages(store, OccurrenceFilter(job=_JOB, states=(State.SUCCEEDED,))):
-        if one.result is not None:
-            yield loads(one.result)
+    for run in _pages(store, OccurrenceFilter(job=_JOB, states=(State.SUCCEEDED,))):
+        if run.result is not None:
+            yield loads(run.result)
 
 
 def _guarded(store: Store, job: str, first: int, last: int) -> Iterator[int]:
-    """Yield the times that guarded processes ran, run or left to be run: what beat sent is a worker's to run."""
+    """Yield the times that guarded processes have run, run now, or sent to a worker."""
     where = OccurrenceFilter(job=job, scheduled_from=from_micros(first), scheduled_until=from_micros(last))
-    for one in _pages(store, where):
-        if one.scheduled_for is not None and (one.attempt or one.state is State.PENDING):
-            yield to_micros(one.scheduled_for)
+    for run in _pages(store, where):
+        if run.scheduled_for is not None and (run.attempt or run.state is State.PENDING):
+            yield to_micros(run.scheduled_for)
 
 
 def _pages(store: Store, where: OccurrenceFilter) -> Iterator[Any]:
@@ -102,7 +102,7 @@ def _pages(store: Store, where: OccurrenceFilter) -> Iterator[Any]:
 
 
 def packed(times: Sequence[int]) -> list[list[int]]:
-    """Return times as runs of equal distance, ``[first, distance, count]``: a regular job's are one."""
+    """Compress times into series of equal distance, ``[first, distance, count]``: a regular job has a single series."""
     runs: list[list[int]] = []
     for time in sorted(times):
         if runs and runs[-1][2] == 1 and time > runs[-1][0]:
@@ -115,7 +115,7 @@ def packed(times: Sequence[int]) -> list[list[int]]:
 
 
 def unpacked(runs: Sequence[Sequence[int]]) -> Iterator[int]:
-    """Yield the times that ``packed`` took."""
+    """Yield the times of ``packed``."""
     for first, distance, count in runs:
         for number in range(count):
             yield first + number * distance

@@ -1,8 +1,8 @@
-"""Count what each process of a program runs, without a say in it: what would a guard have prevented?
+"""Count the runs of each process of a program without controlling them, to see what a guard would have prevented.
 
-Nobody acquires anything, so nothing that runs waits for the store or depends on it. Each process remembers which times
-it ran, and now and then records them as one call of a guarded function: two writes, however many jobs. The key of that
-call names process and number, so a record whose answer was lost is not counted twice. ``external.observed`` reads them.
+Nothing is acquired, so no run waits for the store or depends on it. Each process remembers which times it ran, and now
+and then records them as a call of a guarded function: two writes, however many jobs. The key of that call is made of
+process and number, so a record whose answer was lost is not counted twice. ``external.observed`` reads them.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from cronsensus.timing.instants import to_micros
 _log = Logger("cronsensus.external")
 
 FIRST = 15.0
-"""Seconds after its first run at which a process first records what it ran: soon enough to see that it works."""
+"""Seconds after its first run until the first record of a process: soon enough to see that it works."""
 EVERY = 300.0
-"""Seconds between two records of a process. A process that is killed takes what it has not recorded with it."""
+"""Seconds between two records of a process. The runs since the last record are lost if it is killed."""
 MOST = 10_000
 """Most runs that are remembered while the store is away."""
 CLOSING = 5.0
@@ -36,7 +36,7 @@ _YES, _NO = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
 
 
 def wants_observing(observe: bool | None) -> bool:  # noqa: FBT001 - as guard has it
-    """Whether to observe only: as said in code, or else in the environment.
+    """Whether to observe only: by the code, or else by the environment.
 
     Raises:
         InvalidOption: the environment says neither yes nor no.
@@ -50,19 +50,19 @@ def wants_observing(observe: bool | None) -> bool:  # noqa: FBT001 - as guard ha
 
 
 class Observation:
-    """What this process ran and has not recorded yet. Safe to share between threads, and to make before a fork."""
+    """The unrecorded runs of this process. Safe to share between threads, and to make before a fork."""
 
     def __init__(self, ours: Scheduler, *, first: float = FIRST, every: float = EVERY) -> None:
         """Open nothing, start nothing.
 
         Args:
-            ours: says where the store is; no other uses it.
+            ours: a scheduler on the store, for this alone.
             first: seconds until the first record.
             every: seconds between two later ones.
         """
         self._ours = ours
         self._first, self._every = first, every
-        # Beat closes from a handler of SIGTERM, which may come in the middle of a note.
+        # Beat closes in a handler of SIGTERM, which may come while a run is being noted.
         self._lock = threading.RLock()
         self._ran: dict[str, list[int]] = defaultdict(list)
         self._count = self._forgotten = 0
@@ -75,7 +75,7 @@ class Observation:
         self._once = ours.once(key="{key}", name=OBSERVED_NAME)(self._recorded)
 
     def note(self, job: str, time: datetime) -> None:
-        """Note that this process ran a time of a job. Asks no store."""
+        """Remember that this process ran a time of a job, without a call of the store."""
         with self._lock:
             if self._thread is None:
                 self._over, self._process = threading.Event(), uuid4().hex
@@ -107,12 +107,12 @@ class Observation:
         self._ours._opened.close()  # noqa: SLF001 - as a guard does
 
     def _open(self) -> None:
-        """Open the store ahead of the first record: to make its tables at a shutdown would take too long."""
+        """Open the store before the first record: making its tables at a shutdown would take too long."""
         with contextlib.suppress(Exception):  # told when it is to be written
             self._ours._opened.ready()  # noqa: SLF001 - as a guard does
 
     def _write(self) -> None:
-        """Record what was run since the last record; the same one again, if it is not known to be there."""
+        """Record the runs since the last record; repeat the last record if it is not known to be stored."""
         with self._lock:
             if self._record is None and (self._ran or self._forgotten):
                 self._number += 1

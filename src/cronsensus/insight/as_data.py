@@ -22,9 +22,9 @@ from cronsensus.security.masking import mask_data
 from cronsensus.timing.instants import format_instant
 
 
-def pick_fields(one: object, names: str) -> dict[str, Any]:
+def pick_fields(source: object, names: str) -> dict[str, Any]:
     """Return some attributes of an object by name."""
-    return {name: getattr(one, name) for name in names.split()}
+    return {name: getattr(source, name) for name in names.split()}
 
 
 def job_data(view: JobView, last: Occurrence | None = None) -> dict[str, Any]:
@@ -44,31 +44,33 @@ def job_data(view: JobView, last: Occurrence | None = None) -> dict[str, Any]:
     }
 
 
-def made_data(one: Enqueued | Handle) -> dict[str, Any]:
-    """Return what stands under a key as data."""
-    return pick_fields(one, "id job key state created")
+def made_data(made: Enqueued | Handle) -> dict[str, Any]:
+    """Return what an enqueue made, or found under its key, as data."""
+    return pick_fields(made, "id job key state created")
 
 
-def occurrence_data(one: Occurrence) -> dict[str, Any]:
+def occurrence_data(occurrence: Occurrence) -> dict[str, Any]:
     """Return an occurrence as data; its arguments and result are left to ``runs show``."""
     return {
         **pick_fields(
-            one, "id job key origin state reason scheduled_for due_at started_at finished_at attempt crashes"
+            occurrence, "id job key origin state reason scheduled_for due_at started_at finished_at attempt crashes"
         ),
-        **pick_fields(one, "failures token node session cancel_requested retry_of retried_as"),
-        "parent": one.parent,
-        "listed": one.listed,
-        "parked_on": one.parked_on,
-        "reserved": one.reserved,
-        "seconds": seconds_between(one.started_at, one.finished_at),
-        # A job may say anything, and JSON has no word for infinity.
-        "progress": None if one.progress is None else [part if isfinite(part) else None for part in one.progress],
-        "error": None if one.error is None else pick_fields(one.error, "type message"),
+        **pick_fields(occurrence, "failures token node session cancel_requested retry_of retried_as"),
+        "parent": occurrence.parent,
+        "listed": occurrence.listed,
+        "parked_on": occurrence.parked_on,
+        "reserved": occurrence.reserved,
+        "seconds": seconds_between(occurrence.started_at, occurrence.finished_at),
+        # A job may report any number as its progress, and JSON has no infinity.
+        "progress": None
+        if occurrence.progress is None
+        else [part if isfinite(part) else None for part in occurrence.progress],
+        "error": None if occurrence.error is None else pick_fields(occurrence.error, "type message"),
     }
 
 
 def batch_data(batch: BatchView) -> dict[str, Any]:
-    """Return how far a batch is as data."""
+    """Return the progress of a batch as data."""
     return {
         **pick_fields(batch.children, "listed pending running succeeded failed cancelled skipped"),
         "done": batch.done,
@@ -89,16 +91,21 @@ def run_data(run: RunView) -> dict[str, Any]:
     }
 
 
-def session_data(one: SessionView, life: Life | None) -> dict[str, Any]:
-    """Return a session as data; ``life`` is what is known of one that has not ended."""
+def session_data(session: SessionView, life: Life | None) -> dict[str, Any]:
+    """Return a session as data; ``life``: what is known of it, if it has not ended."""
     names = "node state concurrency functions release version tzdata zones pid host started_at renewed_at "
-    known = {} if life is None else life_data(one, life)
-    return {"session": one.id, "runs": one.holds, **pick_fields(one, f"{names} expires_in ended_at ended_why"), **known}
+    known = {} if life is None else life_data(session, life)
+    return {
+        "session": session.id,
+        "runs": session.holds,
+        **pick_fields(session, f"{names} expires_in ended_at ended_why"),
+        **known,
+    }
 
 
-def life_data(one: SessionView, life: Life) -> dict[str, Any]:
+def life_data(session: SessionView, life: Life) -> dict[str, Any]:
     """Return what is known of a session that has not ended as data."""
-    state = one.state if life.is_alive else life.state
+    state = session.state if life.is_alive else life.state
     seen, sentence = life.seen.total_seconds(), str(life.sentence)
     return {"state": state, "seen_ago": seen, "known_by": life.known_by, "sentence": sentence}
 
@@ -115,21 +122,21 @@ def seconds_between(start: datetime | None, end: datetime | None) -> float | Non
 
 def line_data(line: LedgerLine) -> dict[str, Any]:
     """Return a line of the ledger as data."""
-    one = line.occurrence
+    occurrence = line.occurrence
     data: dict[str, Any] = {
         **pick_fields(line, "count reason decided_at"),
         "scheduled_for": line.first,
         "until": line.last if line.last != line.first else None,
         "verdict": line.state,
     }
-    if one is not None:
+    if occurrence is not None:
         data |= {
-            **pick_fields(one, "origin node crashes token started_at finished_at retry_of"),
-            "run": one.id,
-            "attempts": one.attempt,
+            **pick_fields(occurrence, "origin node crashes token started_at finished_at retry_of"),
+            "run": occurrence.id,
+            "attempts": occurrence.attempt,
             "started_after": None if line.first_start is None else line.first_start - line.first,
-            "seconds": seconds_between(one.started_at, one.finished_at),
-            "error": error_text(one.error) or None,
+            "seconds": seconds_between(occurrence.started_at, occurrence.finished_at),
+            "error": error_text(occurrence.error) or None,
             "items": None if line.items is None else counts_of(line.items),
         }
     return data
@@ -148,13 +155,13 @@ def failures_data(group: FailureGroup) -> dict[str, Any]:
         "message": group.message,
         "place": group.place,
         "jobs": group.jobs,
-        "runs": [one.id for one in group.runs],
+        "runs": [run.id for run in group.runs],
         "last": group.runs[0].finished_at,
     }
 
 
 def json_leaf(value: Any) -> Any:
-    """Return what JSON has no form for as text or numbers: instants as ISO 8601 with Z, durations in seconds."""
+    """Convert a value that JSON has no form for: instants to ISO 8601 with Z, durations to seconds."""
     if isinstance(value, datetime):
         return format_instant(value)
     if isinstance(value, timedelta):
@@ -165,9 +172,9 @@ def json_leaf(value: Any) -> Any:
 
 
 def run_page_data(page: RunPage) -> dict[str, Any]:
-    """Return a page of runs; ``stopped``: of more than the ``read`` ones nothing is known."""
+    """Return a page of runs; ``stopped``: only ``read`` runs were read, and more may match."""
     return {
-        "runs": [occurrence_data(one) for one in page.runs],
+        "runs": [occurrence_data(run) for run in page.runs],
         "after": page.after,
         "read": page.read,
         "stopped": page.stopped,

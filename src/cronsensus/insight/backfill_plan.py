@@ -1,4 +1,4 @@
-"""Which nominal times of the past a backfill would run, and which it leaves alone."""
+"""Plan a backfill: the nominal times that it would run, and those that it leaves alone."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class BackfillPlan:
 
     Attributes:
         times: all of them, in order.
-        standing: those that have an active or a succeeded occurrence; the store leaves these alone.
-        pruned: those of which it cannot be proved that they never ran.
-        zone: in which messages and previews have times.
+        standing: the times with an active or a succeeded occurrence, which the store leaves alone.
+        pruned: the times that may have run and been pruned.
+        zone: the zone of times in messages and previews.
     """
 
     times: list[datetime]
@@ -41,7 +41,7 @@ class BackfillPlan:
         """Raise if a time may have run and have been pruned since.
 
         Raises:
-            OccurrenceTooOld: one may.
+            OccurrenceTooOld: such a time may have run.
         """
         if self.pruned:
             possible = next(
@@ -57,7 +57,7 @@ class BackfillPlan:
 def plan_backfill(
     store: Store, view: JobView, since: datetime, until: datetime, now: datetime, *, zone: tzinfo = UTC
 ) -> BackfillPlan:
-    """Return what a backfill from ``since`` to ``until``, both included, would do to a job that has a trigger.
+    """Return the plan of a backfill from ``since`` to ``until``, both included, of a job that has a trigger.
 
     Times are in the zone of its schedule, else in ``zone``.
 
@@ -83,6 +83,10 @@ def plan_backfill(
     times = nominal_times(job, trigger, since, until)
     states = (State.PENDING, State.RUNNING, State.SUCCEEDED)
     where = OccurrenceFilter(job=job, states=states, scheduled_from=since, scheduled_until=until)
-    standing = {one.scheduled_for: one for one in every_occurrence(store, where) if one.scheduled_for is not None}
+    standing = {
+        occurrence.scheduled_for: occurrence
+        for occurrence in every_occurrence(store, where)
+        if occurrence.scheduled_for is not None
+    }
     pruned = {time for time in times if time not in standing and view.horizon is not None and time <= view.horizon}
     return BackfillPlan(times, standing, pruned, shown)

@@ -1,4 +1,4 @@
-"""How far a batch is: its items by state, where they run, how fast they end, and when the last of them will."""
+"""The progress of a batch: its items by state, the nodes that run them, their rate, and the time left."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class BatchView:
     Attributes:
         running: how many of its items run on each node, by name.
         failed: some items that failed, by number, each with its key.
-        elapsed: since it began to be listed, until now or its end.
+        elapsed: the time since its listing began, until now or its end.
     """
 
     children: Children
@@ -39,19 +39,19 @@ class BatchView:
 
     @property
     def share(self) -> float:
-        """Which part of the items has ended, from 0 to 1."""
+        """The part of the items that has ended, from 0 to 1."""
         return self.done / self.children.total if self.children.total else 0.0
 
     @property
     def rate(self) -> float | None:
-        """How many items end in a second, those that were cancelled left out; ``None``: it cannot be told yet."""
+        """Items that end in a second, without the cancelled; ``None``: not known yet."""
         seconds = 0.0 if self.elapsed is None else self.elapsed.total_seconds()
         ran = self.done - self.children.cancelled
         return ran / seconds if ran and seconds > 0 else None
 
     @property
     def left(self) -> timedelta | None:
-        """How long the items that are open will take at that rate; ``None``: none is, or it cannot be told."""
+        """The time that the open items will take at that rate; ``None``: no item is open, or the rate is not known."""
         if not self.children.open or self.rate is None or self.children.listed is None:
             return None
         return timedelta(seconds=self.children.open / self.rate)
@@ -63,12 +63,12 @@ class BatchView:
 
     @property
     def text(self) -> str:
-        """Return how far it is, in one line."""
+        """The counts of its items on a line."""
         return items_text(self.children)
 
     @property
     def pace(self) -> str:
-        """Return how fast it goes and how long it will take, in a few words; nothing where that cannot be told."""
+        """The rate and the time left in a few words; empty while the rate is not known."""
         if self.rate is None:
             return ""
         rate = f"{self.rate:,.1f} items/s" if self.rate < _FAST else f"{self.rate:,.0f} items/s"
@@ -78,38 +78,40 @@ class BatchView:
 _FAST = 10
 
 
-def counts_of(one: Children) -> dict[str, int]:
-    """Return how many items are in each state, those that ended first; states without any are left out."""
+def counts_of(items: Children) -> dict[str, int]:
+    """Return the number of items in each state, first those that ended; states without items are left out."""
     known = {
-        "succeeded": one.succeeded, "skipped": one.skipped, "failed": one.failed, "cancelled": one.cancelled,
-        "running": one.running, "pending": one.pending,
+        "succeeded": items.succeeded, "skipped": items.skipped, "failed": items.failed, "cancelled": items.cancelled,
+        "running": items.running, "pending": items.pending,
     }  # fmt: skip
     return {state: count for state, count in known.items() if count}
 
 
-def items_text(one: Children) -> str:
-    """Return how far the items of a batch are, in one line."""
+def items_text(children: Children) -> str:
+    """Return the counts of a batch's items on a line."""
     words = {"pending": "waiting"}
-    counts = ", ".join(f"{count:,} {words.get(state, state)}" for state, count in counts_of(one).items()) or "none yet"
-    listed = "" if one.listed is not None or (one.state is not None and one.state.final) else " so far"
-    return f"{format_count(one.total, 'item')}{listed}: {counts}"
+    counts = (
+        ", ".join(f"{count:,} {words.get(state, state)}" for state, count in counts_of(children).items()) or "none yet"
+    )
+    listed = "" if children.listed is not None or (children.state is not None and children.state.final) else " so far"
+    return f"{format_count(children.total, 'item')}{listed}: {counts}"
 
 
-def batch_view(store: Store, one: Occurrence, attempts: Sequence[RunView], now: datetime) -> BatchView | None:
-    """Return how far a batch is; ``None``: it is none."""
-    if one.parent is not None:
+def batch_view(store: Store, occurrence: Occurrence, attempts: Sequence[RunView], now: datetime) -> BatchView | None:
+    """Return the progress of a batch; ``None``: the occurrence is no batch."""
+    if occurrence.parent is not None:
         return None
-    children = store.children([one.id], limit=2 * MOST_ITEMS)[one.id]
-    if not children.total and not one.is_batch:
+    children = store.children([occurrence.id], limit=2 * MOST_ITEMS)[occurrence.id]
+    if not children.total and not occurrence.is_batch:
         return None
-    begun = min((run.started_at for run in attempts), default=one.created_at)
-    running = _some(store, one.id, State.RUNNING, _LOOKED_AT) if children.running else []
-    failed = _some(store, one.id, State.FAILED, _NAMED) if children.failed else []
+    begun = min((run.started_at for run in attempts), default=occurrence.created_at)
+    running = _some(store, occurrence.id, State.RUNNING, _LOOKED_AT) if children.running else []
+    failed = _some(store, occurrence.id, State.FAILED, _NAMED) if children.failed else []
     return BatchView(
         children=children,
         running=dict(Counter(item.node or "?" for item in running).most_common()),
         failed={item.id: shown_key(item.key) for item in failed},
-        elapsed=(one.finished_at or now) - begun,
+        elapsed=(occurrence.finished_at or now) - begun,
     )
 
 

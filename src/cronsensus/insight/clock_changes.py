@@ -1,7 +1,6 @@
 """The effects of clock changes on a cron expression, in words.
 
-The words are read off the trigger's own answers around the change, not off its policy, so they cannot promise what it
-does not do.
+The words are made of the trigger's own answers around the change, not of its policy, so they describe what it does.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def list_crons(trigger: Trigger | None) -> tuple[Cron, ...]:
 
 
 def zone_of(trigger: Trigger | None, default: tzinfo = UTC) -> tzinfo:
-    """Return the zone in which a trigger thinks: that of its first cron part, else ``default``."""
+    """Return the zone of a trigger: that of its first cron part, else ``default``."""
     found = list_crons(trigger)
     return load_zone(found[0].tz) if found else default
 
@@ -110,20 +109,20 @@ def describe_effect(cron: Cron, change: Change) -> str:
     if not count:
         return f"Nothing of it falls into the {which} time {low:%H:%M}-{high:%H:%M}: it runs as on any day."
     times = _times(cron, low, high)
-    one = count == 1
+    moment = count == 1
     if change.forward:
-        missing = f"{times} {'does' if one else 'do'} not exist that day"
+        missing = f"{times} {'does' if moment else 'do'} not exist that day"
         if not read_cron(cron.expression).fixed:
             return f"{missing}: no time passes there, so nothing is lost."
         if cron.next_after(change.at - _MICROSECOND) != change.at:
             return f"{missing}: not run."
         if not WallClock.of(read_cron(cron.expression)).count(new, new + _SECOND):
             return f"{missing}: it runs once, right after the gap, at {new:%H:%M}."
-        it = "it" if one else "them"
+        it = "it" if moment else "them"
         return f"{missing}: not run." if cron.dst == "skip" else f"{missing}: the run at {new:%H:%M} stands for {it}."
     length = change.before - change.after
     second = cron.count_between(change.at - _MICROSECOND, change.at + length - _MICROSECOND, _MOST)
-    twice = f"{times} {'comes' if one else 'come'} twice that day"
+    twice = f"{times} {'comes' if moment else 'come'} twice that day"
     return f"{twice}: it runs {'the first time only' if second == 0 else 'both times'}."
 
 

@@ -1,4 +1,4 @@
-"""A job's policies, and what changed in a definition, by the options that one writes."""
+"""A job's policies, and the changes of its definition, by the names of options."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from cronsensus.triggers import Trigger, trigger_from_json
 
 _PLAIN = Policies()
 _ALWAYS = ("overlap", "catch_up", "retries", "timeout", "on_crash")
-"""Policies that one always wants to know."""
+"""Policies that are always shown."""
 _EXPECTED = ("overdue", "slow")
 _LONGEST = 120
 
 
 def list_policies(spec: JobSpec) -> list[tuple[str, Any]]:
-    """Return the options of a job and their values: what differs from the defaults, and what one always asks for."""
+    """Return a job's options that differ from the defaults, and those that are always shown, with values."""
     found = [(item.name, getattr(spec.policies, item.name)) for item in dataclasses.fields(Policies)]
     found = [(name, value) for name, value in found if name in _ALWAYS or value != getattr(_PLAIN, name)]
     expected = [(name, getattr(spec, name)) for name in _EXPECTED]
@@ -43,7 +43,7 @@ def list_changes(details: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
 
 
 def act_reason(act: TrailEntry) -> str:
-    """Return why something was done; of a definition what it changed: ``retries 1 → 3; timeout none → 10m``."""
+    """Return why something was done; for a definition its changes: ``retries 1 → 3; timeout none → 10m``."""
     changes = list_changes(act.details)
     changed = "; ".join(f"{name} {value_text(before)} → {value_text(after)}" for name, before, after in changes)
     release = f"release {act.details['release']}" if act.action == "define" and act.details.get("release") else ""
@@ -61,7 +61,7 @@ def value_text(value: Any) -> str:
 
 
 def _read_value(name: str, value: Any) -> Any:
-    """Return a value as definitions have it; in the trail durations are microseconds and triggers are JSON."""
+    """Convert a value of the trail to that of a definition: there durations are microseconds, and triggers JSON."""
     if name in STORED_DURATIONS and isinstance(value, int):
         return timedelta(microseconds=value)
     if name == "trigger" and isinstance(value, dict):

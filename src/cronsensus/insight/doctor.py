@@ -1,4 +1,4 @@
-"""The examination of a store, its nodes and its jobs: what is wrong, and what to type. It changes nothing."""
+"""The checks of ``cronsensus doctor``: what is wrong with store, nodes and jobs, and what to type. Read-only."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from cronsensus.stores.base import Store
 
 
 def examine_store(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
-    """Yield the findings; times of what has no zone of its own are in ``zone``.
+    """Yield the findings; times of jobs without a zone are in ``zone``.
 
     Raises:
         StoreError: the store cannot be used, so there is nothing to examine.

@@ -1,4 +1,4 @@
-"""What failed and was not run again: one thing or many?"""
+"""Failed runs that nobody ran again, grouped by their likely cause."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_occurrence
 
 MOST = 500
-"""Failures that are looked at, the newest first."""
+"""Failures that are read, the newest first."""
 MOST_READ = 20_000
 """Failed items among which the batches are found."""
 _PLACE = re.compile(r'^\s*File "([^"]*)", line \d+, in (.+)$', re.MULTILINE)
@@ -25,7 +25,7 @@ _VARIABLE = re.compile(r"0x[0-9a-fA-F]+|[0-9a-f]{8}-[0-9a-f-]{27}|\d+")
 
 @dataclass(frozen=True, slots=True)
 class FailureGroup:
-    """Failures that look like one thing.
+    """Failures that seem to have the same cause.
 
     Attributes:
         fingerprint: names the group in commands and addresses; made of what makes the failures alike.
@@ -43,8 +43,8 @@ class FailureGroup:
 
     @property
     def jobs(self) -> list[str]:
-        """Return the names of the jobs that failed so."""
-        return sorted({one.job for one in self.runs})
+        """The names of the jobs that failed so."""
+        return sorted({run.job for run in self.runs})
 
 
 def open_failures(
@@ -52,40 +52,40 @@ def open_failures(
 ) -> list[Occurrence]:
     """Return at most ``MOST`` runs that failed for good and that nobody ran again, the newest first.
 
-    A batch stands there for its items: run again, it runs those that failed, and one alone would leave it.
+    A batch is listed in place of its items: a retry of the batch runs the items that failed.
 
     Args:
-        store: what knows them.
-        job: only of this one.
-        since: only those that ended since then.
-        group: only those of the group with this fingerprint.
+        store: where they are.
+        job: only runs of this job.
+        since: only runs that ended since then.
+        group: only runs of the group with this fingerprint.
     """
     newest = islice(_failed(store, job), MOST)
-    found = [one for one in newest if one.retried_as is None and (since is None or _ended(one) >= since)]
-    return found if group is None else [one for one in found if fingerprint_of(one.error) == group]
+    failures = [one for one in newest if one.retried_as is None and (since is None or _ended(one) >= since)]
+    return failures if group is None else [one for one in failures if fingerprint_of(one.error) == group]
 
 
 def failures_to_retry(
     store: Store, *, job: str | None = None, since: datetime | None = None, group: str | None = None
 ) -> list[Occurrence]:
     """Return what ``open_failures`` does, the oldest first, without runs of jobs that only other programs can run."""
-    found = open_failures(store, job=job, since=since, group=group)
-    views = filter(None, map(store.job, sorted({one.job for one in found})))
+    failures = open_failures(store, job=job, since=since, group=group)
+    views = filter(None, map(store.job, sorted({one.job for one in failures})))
     elsewhere = {view.spec.name for view in views if view.spec.runs_elsewhere}
-    return [one for one in reversed(found) if one.job not in elsewhere]
+    return [one for one in reversed(failures) if one.job not in elsewhere]
 
 
 def _failed(store: Store, job: str | None) -> Iterator[Occurrence]:
-    """Yield what failed, items of a batch as it: the newest first, as it is found."""
+    """Yield failed runs, the newest first; of failed items their batch."""
     where, batches = OccurrenceFilter(job=job, states=(State.FAILED,)), set[int]()
-    for one in islice(every_occurrence(store, where, newest_first=True), MOST_READ):
-        if job is None and is_internal(one.job):
+    for occurrence in islice(every_occurrence(store, where, newest_first=True), MOST_READ):
+        if job is None and is_internal(occurrence.job):
             continue
-        if one.parent is None and one.id not in batches:
-            yield one
-        elif one.parent is not None and one.parent not in batches:
-            batches.add(one.parent)
-            batch = store.occurrence(one.parent)
+        if occurrence.parent is None and occurrence.id not in batches:
+            yield occurrence
+        elif occurrence.parent is not None and occurrence.parent not in batches:
+            batches.add(occurrence.parent)
+            batch = store.occurrence(occurrence.parent)
             if batch is not None and batch.state is State.FAILED:
                 yield batch
 
@@ -93,13 +93,13 @@ def _failed(store: Store, job: str | None) -> Iterator[Occurrence]:
 def group_failures(failures: Iterable[Occurrence]) -> list[FailureGroup]:
     """Return failures by what makes them alike: type, place, and message without numbers; the largest group first."""
     groups: dict[str, list[Occurrence]] = {}
-    for one in failures:
-        groups.setdefault(fingerprint_of(one.error), []).append(one)
-    found = [
+    for failure in failures:
+        groups.setdefault(fingerprint_of(failure.error), []).append(failure)
+    group_list = [
         FailureGroup(key, *_type_and_message(some[0]), place_of(some[0].error), tuple(some))
         for key, some in groups.items()
     ]
-    return sorted(found, key=lambda group: (-len(group.runs), -group.runs[0].id))
+    return sorted(group_list, key=lambda group: (-len(group.runs), -group.runs[0].id))
 
 
 def fingerprint_of(error: RunError | None) -> str:
@@ -120,11 +120,11 @@ def place_of(error: RunError | None) -> str:
     return f"{function} in {file.rpartition('/')[2]}"
 
 
-def _type_and_message(one: Occurrence) -> tuple[str, str]:
-    if one.error is None:
-        return "", one.reason or ""
-    return one.error.type, one.error.message.partition("\n")[0]
+def _type_and_message(occurrence: Occurrence) -> tuple[str, str]:
+    if occurrence.error is None:
+        return "", occurrence.reason or ""
+    return occurrence.error.type, occurrence.error.message.partition("\n")[0]
 
 
-def _ended(one: Occurrence) -> datetime:
-    return one.finished_at or one.created_at
+def _ended(occurrence: Occurrence) -> datetime:
+    return occurrence.finished_at or occurrence.created_at

@@ -1,4 +1,4 @@
-"""Which job comes after which: layers from left to right, and the states of one nominal time."""
+"""The graph of dependencies: jobs in layers from left to right, and their states at a nominal time."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from cronsensus.stores.base import Store
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Jobs, and what each comes after.
+    """Jobs with their upstreams.
 
     Attributes:
-        layers: the jobs in an order in which each stands behind all that it comes after.
-        circles: jobs that come after each other, of which each would wait for the last: their edges are left out.
+        layers: the jobs, each in a later layer than all of its upstreams.
+        circles: cycles of jobs that would all wait for each other; their edges are left out.
     """
 
     rules: Mapping[str, Sequence[Rule]]
@@ -30,21 +30,23 @@ class Graph:
         return [one for layer in self.layers for one in layer]
 
     def first_jobs(self, count: int) -> Graph:
-        """Return as many jobs as that, from the left."""
+        """Return the graph of the first ``count`` jobs, from the left."""
         return graph_of(self.rules, set(self.jobs[:count]))
 
     def neighbours_of(self, job: str) -> Graph:
-        """Return what a job comes after, directly or not, and what comes after it."""
-        before, behind = {job}, {job}
+        """Return a job with its upstreams and downstreams, direct and indirect."""
+        upstreams, downstreams = {job}, {job}
         for _ in self.layers:
-            before |= {rule.job for one in before for rule in self.rules.get(one, ())}
-            behind |= {one for one, rules in self.rules.items() if any(rule.job in behind for rule in rules)}
-        kept = before | behind
+            upstreams |= {rule.job for job_name in upstreams for rule in self.rules.get(job_name, ())}
+            downstreams |= {
+                job_name for job_name, rules in self.rules.items() if any(rule.job in downstreams for rule in rules)
+            }
+        kept = upstreams | downstreams
         return graph_of(self.rules, kept)
 
 
 def graph_of(rules: Mapping[str, Sequence[Rule]], only: set[str] | None = None) -> Graph:
-    """Return the graph of what each job comes after."""
+    """Return the graph of these dependencies; ``only``: of these jobs."""
     jobs = {*rules, *(rule.job for each in rules.values() for rule in each)}
     jobs = jobs if only is None else jobs & only
     rules, circles = without_circles(rules)
@@ -67,14 +69,14 @@ class Standing:
 
 def standings_at(store: Store, graph: Graph, at: datetime) -> dict[str, Standing]:
     """Return what became of each job's occurrence of a nominal time; jobs that have none are left out."""
-    found: dict[str, Standing] = {}
+    standings: dict[str, Standing] = {}
     for job in graph.jobs:
         where = OccurrenceFilter(job=job, scheduled_from=at, scheduled_until=at)
         if newest := store.occurrences(where, limit=1):
-            found[job] = Standing(str(newest[0].state), newest[0].id)
+            standings[job] = Standing(str(newest[0].state), newest[0].id)
         elif ranges := store.ranges(job, since=at, until=at, limit=1):
-            found[job] = Standing(str(ranges[0].range.state), None)
-    return found
+            standings[job] = Standing(str(ranges[0].range.state), None)
+    return standings
 
 
 def states_at(store: Store, graph: Graph, at: datetime) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The answer to a probe: is the store there, and does a node live?"""
+"""The answer to a health probe: does the store answer, and is a node alive?"""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Health:
     """The answer.
 
     Attributes:
-        nodes: those known to be alive of which it was asked: all nodes, or the sessions of the one that was named.
-        node: the name, if it was asked of one.
+        nodes: those known to be alive: of all nodes, or of the sessions of the named node.
+        node: the name, if the probe names a node.
         idle: why no node is needed, if none is alive and none is needed.
-        not_ready: why nothing is decided, although a node lives; asked for only with ``ready``.
-        stuck: why the node that was named begins nothing more, although it lives.
-        others: those of which it was asked that are not known to be alive, with what is known of them.
+        not_ready: why no due time is decided although a node is alive; only with ``ready``.
+        stuck: why the named node starts nothing more although it is alive.
+        others: those that are not known to be alive, with what is known of each.
     """
 
     nodes: tuple[Living | SessionView, ...]
@@ -75,26 +75,26 @@ def read_health(store: Store, *, node: str | None = None, ready: bool = False) -
     """Return the health of the cluster, or of one node.
 
     Args:
-        store: asked with a few reads, and twice for signs of life if one is missed.
-        node: the name of a node, its host alone, or a session. By the name of this host only a process that this host
-            sees is meant: another one of that name was in a container that is gone, or before a reboot.
-        ready: whether what is due is decided, too.
+        store: read a few times; signs of life twice if one is missing.
+        node: the name of a node, its host alone, or a session. The name of this host means only processes that this
+            host sees: any other was in a container that is gone, or ran before a reboot.
+        ready: check also that due times are decided.
     """
     sessions = store.sessions()
     lives = lives_of(store, sessions)
-    living = [one for one in sessions if lives[one.id].is_alive]
-    asked = [one for one in sessions if _is_meant(one, node)]
-    found = tuple(one for one in asked if one in living and not _is_elsewhere(one, node))
-    others = tuple((one, _as_seen_here(lives[one.id], one, node)) for one in asked if one not in found)
-    idle = needs_no_node(store, living) if node is None and not found else None
-    stuck = None if node is None else _stuck(store, found)
-    return Health(found, node, idle, others, _not_ready(store, found) if ready else None, stuck)
+    living = [session for session in sessions if lives[session.id].is_alive]
+    asked = [session for session in sessions if _is_meant(session, node)]
+    alive = tuple(one for one in asked if one in living and not _is_elsewhere(one, node))
+    others = tuple((one, _as_seen_here(lives[one.id], one, node)) for one in asked if one not in alive)
+    idle = needs_no_node(store, living) if node is None and not alive else None
+    stuck = None if node is None else _stuck(store, alive)
+    return Health(alive, node, idle, others, _not_ready(store, alive) if ready else None, stuck)
 
 
 def _stuck(store: Store, living: Sequence[SessionView]) -> str | None:
-    """Return, as half a sentence, what tells that no slot of these nodes gets free; ``None``: nothing does.
+    """Return why no slot of these nodes gets free, as half a sentence; ``None``: some may get free.
 
-    A coroutine that goes on after its timeout holds a slot of which only its node knows.
+    A coroutine that goes on after its timeout is not counted: only its node knows that it holds a slot.
     """
     nodes, now = [one for one in living if one.is_node], store.now()
     over: dict[str, timedelta] = {}
@@ -117,11 +117,11 @@ def _stuck(store: Store, living: Sequence[SessionView]) -> str | None:
 
 
 def _overruns(store: Store, node: SessionView, now: datetime) -> Iterator[tuple[str, timedelta | None]]:
-    """Yield the jobs of what a node runs, and by how much each run is over its time."""
+    """Yield the job of each run of a node, and by how much the run is over its time."""
     known: dict[str, JobView | None] = {}
     held = every_occurrence(store, OccurrenceFilter(session=node.id, states=(State.RUNNING,)))
     for one in islice(held, _MOST_HELD):
-        # What is reserved waits for a slot, and our own jobs need none.
+        # A reserved claim waits for a slot, and internal jobs need none.
         if one.reserved or one.started_at is None or is_internal(one.job):
             continue
         view = known[one.job] if one.job in known else known.setdefault(one.job, store.job(one.job))
@@ -130,12 +130,12 @@ def _overruns(store: Store, node: SessionView, now: datetime) -> Iterator[tuple[
 
 
 def _not_ready(store: Store, living: Sequence[SessionView]) -> str | None:
-    """Return, as half a sentence, what tells that nobody decides; ``None``: nothing does."""
+    """Return why no due time is decided, as half a sentence; ``None``: they are decided."""
     from cronsensus.insight.standstill import every_standstill  # more than a quick probe needs
     from cronsensus.insight.work_checks import OVERDUE
 
     nodes = [one for one in living if one.is_node]
-    if nodes and not any(takes_work(one) for one in nodes):
+    if nodes and not any(takes_work(node) for node in nodes):
         return "it drains" if len(nodes) == 1 else "all of them drain"
     view = store.look(limit=_LOOKED_AT)
     late = [(job.due_at, job.spec.name) for job in view.jobs if job.due_at is not None]
@@ -148,9 +148,9 @@ def _not_ready(store: Store, living: Sequence[SessionView]) -> str | None:
 
 
 def quick_health(url: str, namespace: str, *, node: str | None = None) -> Health | None:
-    """Return the same without opening the store; ``None``: it cannot be told so, and the store must be asked.
+    """Return the health without opening the store; ``None``: that is not possible, so call ``read_health``.
 
-    It can where all of which it was asked are processes of this host, so that its kernel says which of them run.
+    It is possible if all sessions in question are processes of this host, whose kernel knows which of them run.
     """
     quick = probe_store(url, namespace)
     if quick is None:
@@ -161,8 +161,8 @@ def quick_health(url: str, namespace: str, *, node: str | None = None) -> Health
     if node is not None and any(one.is_full for one in asked):
         return None  # perhaps it is stuck
     states = [process_state(one.host, one.pid, one.pid_started) for one in asked]
-    found = tuple(one for one, process in zip(asked, states, strict=True) if process == "runs")
-    return Health(found, node) if found and None not in states else None
+    alive = tuple(one for one, process in zip(asked, states, strict=True) if process == "runs")
+    return Health(alive, node) if alive and None not in states else None
 
 
 def _is_meant(one: Living | SessionView, node: str | None) -> bool:
@@ -170,12 +170,12 @@ def _is_meant(one: Living | SessionView, node: str | None) -> bool:
     return one.is_node if node is None else node in {one.node, one.node.rpartition(":")[0], one.id}
 
 
-def _as_seen_here(life: Life, one: SessionView, node: str | None) -> Life:
-    if not life.is_alive or not _is_elsewhere(one, node):
+def _as_seen_here(life: Life, session: SessionView, node: str | None) -> Life:
+    if not life.is_alive or not _is_elsewhere(session, node):
         return life
     return replace(life, state="unknown", sentence=Clause.NOT_SEEN_HERE(life=life.sentence))
 
 
 def _is_elsewhere(one: Living | SessionView, node: str | None) -> bool:
-    """Whether this host is the ``node`` asked for, and the session is of another process table."""
+    """Whether ``node`` is this host, and the session is of another process table."""
     return node == os.uname().nodename and bool(own_start()) and not can_judge(one.host)

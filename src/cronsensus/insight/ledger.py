@@ -26,13 +26,13 @@ from cronsensus.stores.pages import every_range
 
 MICROSECOND = timedelta(microseconds=1)
 EXPANDED = 60
-"""Nominal times up to which a range is shown as one line each."""
+"""A range of at most so many nominal times is shown with a line for each."""
 MAX_WALKED = 5_000
-"""Nominal times that are looked at for a missing verdict; beyond that it is the audit's work."""
+"""Nominal times that are checked for a missing verdict; beyond that it is the audit's work."""
 _MAX_RANGES = 20_000
 _MAX_LOOKED_UP = 500
 _MOST_BATCHES = 100
-"""Batches, the newest, of which the items are counted."""
+"""The newest batches whose items are counted."""
 
 NO_VERDICT = "no verdict"
 UNDECIDED = "undecided"
@@ -45,8 +45,8 @@ class LedgerLine:
     Attributes:
         state: a state of an occurrence; ``undecided`` (above the watermark) or ``no verdict`` (below it: a fault).
         count: how many nominal times; ``None``: too many to count.
-        first_start: when the first attempt of the occurrence started; ``None`` also where too many would be looked up.
-        items: how those of a batch ended, or where they stand; ``None``: it is none.
+        first_start: when the first attempt of the occurrence started; ``None`` also beyond the bound of lookups.
+        items: the items of a batch by state; ``None``: it is no batch.
     """
 
     first: datetime
@@ -61,12 +61,12 @@ class LedgerLine:
 
     @property
     def text(self) -> Sentence | str:
-        """Why it is so, in a few words; where that is plain, nothing."""
+        """The reason in a few words; empty where the state needs none."""
         one = self.occurrence
         if one is None:
             return Clause.NOT_FIRED_YET() if self.state == UNDECIDED else self.reason or ""
         reason = why_ended(one)
-        if self.items is not None and one.state is not State.FAILED:  # its error says how many, and which
+        if self.items is not None and one.state is not State.FAILED:  # its error has the number, and which items
             reason = items_text(self.items)
         if one.origin is Origin.SCHEDULE:
             return reason
@@ -87,8 +87,8 @@ def ledger_page(
 ) -> LedgerPage:
     """Return the newest lines in [since, until], at most about ``limit``."""
     nominals = Nominals(store.history(view.spec.name).eras, retired=view.retired_at is not None)
-    made, more = _occurrences(store, view.spec.name, since, until, limit)
-    if more:
+    made, has_more = _occurrences(store, view.spec.name, since, until, limit)
+    if has_more:
         since = min(one.scheduled_for for one in made if one.scheduled_for is not None)
     lines = [_line(one) for one in made]
     for one in islice(every_range(store, view.spec.name, since, until), _MAX_RANGES):
@@ -97,12 +97,12 @@ def ledger_page(
     lines += _without_verdict(nominals, lines, begin, min(until, now), view.watermark)
     lines.sort(key=lambda line: (line.first, line.occurrence.id if line.occurrence is not None else 0))
     if len(lines) > limit:
-        lines, more = lines[-limit:], True
-    return LedgerPage(_with_starts(store, lines), lines[0].first - MICROSECOND if more and lines else None)
+        lines, has_more = lines[-limit:], True
+    return LedgerPage(_with_starts(store, lines), lines[0].first - MICROSECOND if has_more and lines else None)
 
 
 def _with_starts(store: Store, lines: list[LedgerLine]) -> tuple[LedgerLine, ...]:
-    """Fill in when first attempts started, an occurrence itself tells only of its last, and the items of batches."""
+    """Add the items of batches, and when first attempts started: an occurrence itself has only its last attempt."""
     made = [line.occurrence for line in lines if line.occurrence is not None]
     again = [one.id for one in made if _began_again(one)]
     looked_up = {number: store.runs(number)[:1] for number in again[-_MAX_LOOKED_UP:]}
@@ -118,52 +118,67 @@ def _with_starts(store: Store, lines: list[LedgerLine]) -> tuple[LedgerLine, ...
     )
 
 
-def _began_again(one: Occurrence) -> bool:
-    """Whether its last attempt was not its first; the phases of a batch give their attempts back."""
-    return (one.attempt > 1 and one.started_at is not None) or one.is_batch
+def _began_again(occurrence: Occurrence) -> bool:
+    """Whether its last attempt may not be its first. The attempt number of a batch does not show it."""
+    return (occurrence.attempt > 1 and occurrence.started_at is not None) or occurrence.is_batch
 
 
-def _first_start(one: Occurrence | None, looked_up: Mapping[int, Sequence[RunView]]) -> datetime | None:
-    if one is None:
+def _first_start(occurrence: Occurrence | None, looked_up: Mapping[int, Sequence[RunView]]) -> datetime | None:
+    if occurrence is None:
         return None
-    if not _began_again(one):
-        return one.started_at
-    return next((run.started_at for run in looked_up.get(one.id, ())), None)
+    if not _began_again(occurrence):
+        return occurrence.started_at
+    return next((run.started_at for run in looked_up.get(occurrence.id, ())), None)
 
 
 def _occurrences(store: Store, job: str, since: datetime, until: datetime, limit: int) -> tuple[list[Occurrence], bool]:
     where = OccurrenceFilter(job=job, scheduled_from=since, scheduled_until=until)
-    found = store.occurrences(where, limit=limit + 1)
-    return found[:limit], len(found) > limit
+    occurrences = store.occurrences(where, limit=limit + 1)
+    return occurrences[:limit], len(occurrences) > limit
 
 
-def _line(one: Occurrence) -> LedgerLine:
-    at = one.scheduled_for or one.due_at
+def _line(occurrence: Occurrence) -> LedgerLine:
+    at = occurrence.scheduled_for or occurrence.due_at
     return LedgerLine(
-        first=at, last=at, count=1, state=one.state, reason=one.reason, occurrence=one, decided_at=one.created_at
+        first=at,
+        last=at,
+        count=1,
+        state=occurrence.state,
+        reason=occurrence.reason,
+        occurrence=occurrence,
+        decided_at=occurrence.created_at,
     )
 
 
-def _expand(one: LedgerRange, nominals: Nominals, since: datetime, until: datetime) -> list[LedgerLine]:
-    first, last = max(one.range.first, since), min(one.range.last, until)
-    state, reason = str(one.range.state), one.range.reason
+def _expand(ledger_range: LedgerRange, nominals: Nominals, since: datetime, until: datetime) -> list[LedgerLine]:
+    first, last = max(ledger_range.range.first, since), min(ledger_range.range.last, until)
+    state, reason = str(ledger_range.range.state), ledger_range.range.reason
     times = nominals.between(first - MICROSECOND, last, EXPANDED + 1)
     if len(times) > EXPANDED:
-        whole = (first, last) == (one.range.first, one.range.last)
-        count = one.range.count if whole and one.range.count is not None else nominals.count(first - MICROSECOND, last)
-        return [LedgerLine(first=first, last=last, count=count, state=state, reason=reason, decided_at=one.decided_at)]
+        whole = (first, last) == (ledger_range.range.first, ledger_range.range.last)
+        count = (
+            ledger_range.range.count
+            if whole and ledger_range.range.count is not None
+            else nominals.count(first - MICROSECOND, last)
+        )
+        return [
+            LedgerLine(
+                first=first, last=last, count=count, state=state, reason=reason, decided_at=ledger_range.decided_at
+            )
+        ]
     return [
-        LedgerLine(first=at, last=at, count=1, state=state, reason=reason, decided_at=one.decided_at) for at in times
+        LedgerLine(first=at, last=at, count=1, state=state, reason=reason, decided_at=ledger_range.decided_at)
+        for at in times
     ]
 
 
 def _without_verdict(
     nominals: Nominals, lines: list[LedgerLine], begin: datetime, until: datetime, watermark: datetime
 ) -> list[LedgerLine]:
-    """Return lines for undecided nominal times in (begin, until]: not yet decided, or, as a fault, never."""
+    """Return lines for nominal times without a verdict in (begin, until]: not yet decided, or, as a fault, never."""
     times = nominals.between(begin, until, MAX_WALKED + 1)
     if len(times) > MAX_WALKED:
-        # Too many to look at each; those above the watermark still say that work waits.
+        # Too many to check each. Those above the watermark still show that work waits.
         times = nominals.between(max(begin, watermark), until, MAX_WALKED)
     decided = [False] * len(times)
     for line in lines:
@@ -171,16 +186,16 @@ def _without_verdict(
             if times[index] > line.last:
                 break
             decided[index] = True
-    found: list[LedgerLine] = []
+    missing: list[LedgerLine] = []
     for at, is_decided in zip(times, decided, strict=True):
         if not is_decided:
             state = NO_VERDICT if at <= watermark else UNDECIDED
-            found.append(LedgerLine(first=at, last=at, count=1, state=state))
-    if len(found) <= EXPANDED:
-        return found
+            missing.append(LedgerLine(first=at, last=at, count=1, state=state))
+    if len(missing) <= EXPANDED:
+        return missing
     joined: list[LedgerLine] = []
     for state in (NO_VERDICT, UNDECIDED):
-        some = [line for line in found if line.state == state]
+        some = [line for line in missing if line.state == state]
         if some:
             joined.append(LedgerLine(first=some[0].first, last=some[-1].last, count=len(some), state=state))
     return joined

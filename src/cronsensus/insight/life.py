@@ -1,4 +1,4 @@
-"""Whether a session is alive, how that is known, and since when it is not."""
+"""Whether a session is alive, by which evidence, and when it was last known to live."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cronsensus.membership.liveness import ProcessState
 
 LATELY = timedelta(seconds=30)
-"""A session that holds nothing, and of which only its renewals tell, is known to be alive for so long after each."""
+"""How long after a renewal an idle session counts as alive, if its renewals are the only evidence."""
 _LONGEST_PAUSE = 2.0
 _NO_TIME = timedelta(0)
 
@@ -27,8 +27,8 @@ class Life:
     """What is known of a session that has not ended.
 
     Attributes:
-        state: ``unknown``: it is in time with its lease, and nothing tells whether it still lives.
-        known_by: the kernel of this host, the store's server, or nothing but the lease.
+        state: ``unknown``: its lease has not run out, and there is no evidence that it still lives.
+        known_by: the evidence: the kernel of this host, the store's server, or only the lease.
         seen: how long ago it was last known to live.
         sentence: the same in words.
     """
@@ -44,26 +44,26 @@ class Life:
         return self.state == "alive"
 
 
-def life_of(one: SessionView, now: datetime, *, sign: bool | None, process: ProcessState | None) -> Life:
+def life_of(session: SessionView, now: datetime, *, sign: bool | None, process: ProcessState | None) -> Life:
     """Return what is known of a session that has not ended.
 
-    A lease that ran out is the end of a session, whatever its process does. Else the kernel's word counts more than the
-    server's, which takes a process that is stopped for one that runs, and the server's more than a renewal.
+    A session whose lease ran out is gone, whatever its process does. Otherwise the kernel's evidence counts most,
+    because the server takes a stopped process for a running one. The server's evidence counts more than a renewal.
 
     Args:
-        one: its row.
+        session: its row.
         now: the store's clock.
-        sign: whether the server shows its sign of life; ``None``: nothing can be told by that.
-        process: what the kernel says; ``None``: it cannot be asked.
+        sign: whether the server shows its sign of life; ``None``: there is no such evidence.
+        process: the state of its process by the kernel; ``None``: this host does not see it.
     """
-    renewed = max(now - one.renewed_at, _NO_TIME)
-    lives, ago = _lives(one), _ago(renewed)
+    renewed = max(now - session.renewed_at, _NO_TIME)
+    lives, ago = _lives(session), _ago(renewed)
     if process == "stopped":
         return Life("stopped", "process", renewed, Clause.STOPPED(ago=ago))
     if process == "gone":
         return Life("gone", "process", renewed, Clause.PROCESS_ENDED(ago=ago))
-    if one.expires_in <= _NO_TIME or one.state not in {"alive", "draining"}:
-        overdue = max(-one.expires_in, _NO_TIME)
+    if session.expires_in <= _NO_TIME or session.state not in {"alive", "draining"}:
+        overdue = max(-session.expires_in, _NO_TIME)
         return Life("gone", "lease", renewed, Clause.PAST_ITS_LEASE(overdue=overdue, ago=ago))
     if process == "runs":
         return Life("alive", "process", _NO_TIME, Clause.PROCESS_RUNS(lives=lives))
@@ -71,14 +71,14 @@ def life_of(one: SessionView, now: datetime, *, sign: bool | None, process: Proc
         if sign:
             return Life("alive", "connection", _NO_TIME, Clause.CONNECTED(lives=lives))
         return Life("gone", "connection", renewed, Clause.CONNECTIONS_ENDED(ago=ago))
-    if one.holds or renewed <= LATELY:
+    if session.holds or renewed <= LATELY:
         return Life("alive", "lease", renewed, Clause.SEEN(lives=lives, ago=ago))
     return Life("unknown", "lease", renewed, Clause.UNKNOWN(ago=ago))
 
 
-def _lives(one: SessionView) -> Sentence:
-    state = Clause.DRAINING() if one.state == "draining" else Clause.ALIVE()
-    return state if one.holds else Clause.IDLE(state=state)
+def _lives(session: SessionView) -> Sentence:
+    state = Clause.DRAINING() if session.state == "draining" else Clause.ALIVE()
+    return state if session.holds else Clause.IDLE(state=state)
 
 
 def _ago(duration: timedelta) -> Sentence:
@@ -88,13 +88,13 @@ def _ago(duration: timedelta) -> Sentence:
 
 
 def lives_of(store: Store, sessions: Iterable[SessionView]) -> dict[str, Life]:
-    """Return what is known of those of ``sessions`` that have not ended, by their ids.
+    """Return what is known of each session that has not ended, by id.
 
-    The store is asked for its clock, and for signs of life of those that the kernel of this host knows nothing of.
+    It reads the store's clock, and the signs of life of sessions whose process this host does not see.
     """
     from cronsensus.membership.liveness import process_state  # psutil, for which no help text should wait
 
-    there = [one for one in sessions if one.ended_at is None]
+    there = [session for session in sessions if session.ended_at is None]
     if not there:
         return {}
     processes = {one.id: process_state(one.host, one.pid, one.pid_started) for one in there}
@@ -104,7 +104,7 @@ def lives_of(store: Store, sessions: Iterable[SessionView]) -> dict[str, Life]:
 
 
 def _signs(store: Store, sessions: Collection[str]) -> Mapping[str, bool]:
-    """Return which sessions show their sign; one missing is asked for twice, as a living node that was cut returns."""
+    """Return which sessions show their sign of life. A missing sign is read twice: a node that was cut off returns."""
     from cronsensus.membership.liveness import ABSENT_FOR, JOURNEYS
 
     clock = SystemClock()

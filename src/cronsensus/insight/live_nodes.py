@@ -1,4 +1,4 @@
-"""Which nodes are alive, and which were at a moment that has passed."""
+"""The nodes that are alive now, and those that were alive at a past moment."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from cronsensus.stores.pages import every_job
 _MAX_SESSIONS_READ = 200
 
 
-def takes_work(one: SessionView) -> bool:
-    """Whether a session starts something new: it does not drain."""
-    return one.state == "alive"
+def takes_work(session: SessionView) -> bool:
+    """Whether a session starts new runs, because it does not drain."""
+    return session.state == "alive"
 
 
 def live_nodes(store: Store) -> list[SessionView]:
-    """Return the nodes that are known to be alive, draining ones too; a process that only locks is none."""
+    """Return the nodes that are known to be alive, also draining nodes; not processes that only hold locks."""
     return _nodes_that_are(store, {"alive"})
 
 
 def nodes_there(store: Store) -> list[SessionView]:
-    """Return the nodes that may do something: not those that are gone or stopped."""
+    """Return the nodes that may be alive: without those that are gone or stopped."""
     return _nodes_that_are(store, {"alive", "unknown"})
 
 
 def _nodes_that_are(store: Store, states: Collection[str]) -> list[SessionView]:
-    found = [one for one in store.sessions() if one.is_node]
-    lives = lives_of(store, found)
-    return [one for one in found if lives[one.id].state in states]
+    nodes = [session for session in store.sessions() if session.is_node]
+    lives = lives_of(store, nodes)
+    return [one for one in nodes if lives[one.id].state in states]
 
 
 def needs_no_node(store: Store, living: Sequence[SessionView]) -> str | None:
-    """Return why nothing here waits for a node, as half a sentence; ``None``: a job does, or nothing is here at all.
+    """Return why no node is needed, as half a sentence; ``None``: a job needs a node, or the store is empty.
 
     Guarded functions and locks work in the processes that use them, of which ``living`` are alive.
     """
@@ -51,29 +51,29 @@ def needs_no_node(store: Store, living: Sequence[SessionView]) -> str | None:
             return None
     if jobs:
         return "guarded functions need none" if keeper is None else f"jobs that {keeper} keeps need none"
-    return "locks need none" if any(not one.is_node for one in living) else None
+    return "locks need none" if any(not session.is_node for session in living) else None
 
 
 def describe_missing_node(store: Store, spec: JobSpec) -> str:
-    """Return a sentence if no live node can run a job, as far as nodes say what they declare; else nothing."""
+    """Return a sentence if no live node can run a job, by what the nodes declare; else ``None``."""
     nodes = live_nodes(store)
     if not nodes:
         return "no node is alive, so it waits; start one: cronsensus run MODULE:ATTR"
-    # A job that was made at run time is declared by nobody, and of very many jobs a node names a part.
-    unknown = spec.source == "runtime" or any(len(one.declares) >= MOST_DECLARED for one in nodes)
-    if unknown or any(spec.name in one.declares or (one.functions and not one.declares) for one in nodes):
+    # Nobody declares a job that was added at run time, and a node with very many jobs reports only a part.
+    unknown = spec.source == "runtime" or any(len(node.declares) >= MOST_DECLARED for node in nodes)
+    if unknown or any(spec.name in node.declares or (node.functions and not node.declares) for node in nodes):
         return ""
-    names = ", ".join(dict.fromkeys(one.node for one in nodes))
+    names = ", ".join(dict.fromkeys(node.node for node in nodes))
     return f"no live node declares {spec.name} ({names} do not), so it waits; is its module imported there?"
 
 
 @dataclass(frozen=True, slots=True)
 class NodesAt:
-    """The nodes at a moment, as far as is on record.
+    """The nodes at a moment, by the records.
 
     Attributes:
         alive: those that were; a session without an end counts until its lease ends.
-        last_before: of those that had come by then, the one that stayed longest.
+        last_before: of the nodes that had started by then, the one that stayed longest.
         first_after: the first that came later.
         complete: ``False``: there are more sessions than were read.
     """
@@ -106,8 +106,8 @@ class NodesAt:
 def nodes_alive_at(store: Store, at: datetime) -> NodesAt:
     """Return which nodes were alive at ``at``, and which came before and after."""
     sessions = store.sessions(ended=True)
-    earlier = [one for one in sessions if one.is_node and one.started_at <= at]
-    later = [one for one in sessions if one.is_node and one.started_at > at]
+    earlier = [session for session in sessions if session.is_node and session.started_at <= at]
+    later = [session for session in sessions if session.is_node and session.started_at > at]
     return NodesAt(
         alive=tuple(one for one in earlier if _until(one) >= at),
         last_before=max(earlier, key=_until, default=None),
@@ -116,5 +116,5 @@ def nodes_alive_at(store: Store, at: datetime) -> NodesAt:
     )
 
 
-def _until(one: SessionView) -> datetime:
-    return one.ended_at or one.renewed_at + max(one.expires_in, timedelta(0))
+def _until(session: SessionView) -> datetime:
+    return session.ended_at or session.renewed_at + max(session.expires_in, timedelta(0))

@@ -1,4 +1,4 @@
-"""Look a job up by its name."""
+"""Find a job by its name."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def require_job(store: Store, name: str, *, declared: Collection[str] = ()) -> J
     """Return a job.
 
     Args:
-        store: what knows it.
+        store: where it is.
         name: as it was typed.
-        declared: further names that may have been meant: those in the application's code.
+        declared: further names to suggest: those in the application's code.
 
     Raises:
-        UnknownJob: there is none; names one that was perhaps meant.
+        UnknownJob: there is none; the message suggests a similar name.
         StoreCorrupt: its definition cannot be read.
     """
     view = store.job(name)

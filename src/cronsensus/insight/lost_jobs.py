@@ -1,6 +1,6 @@
-"""Jobs that a release dropped: no running release declares them, and nobody has said that this is meant.
+"""Find jobs that a release dropped: no running release declares them, and nobody has retired them on purpose.
 
-The trail knows both: ``define_jobs`` writes there which jobs it retired, and ``Store.retire`` that it is meant.
+Both is in the trail: ``define_jobs`` writes which jobs it retired, and ``Store.retire`` that it was on purpose.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def find_lost_jobs(store: Store, since: datetime) -> list[JobView]:
 
 
 def read_lost_job(store: Store, name: str) -> JobView | None:
-    """Return a job that a release dropped; ``None``: it is declared again, or somebody has said that it is meant."""
+    """Return a job that a release dropped; ``None``: it is declared again, or was retired on purpose."""
     view = store.job(name)
     return None if view is None or view.retired_at is None or is_meant(store, name) else view
 

@@ -16,8 +16,8 @@ class NextTime:
     """A nominal time to come.
 
     Attributes:
-        local: the same instant on the wall clock of the zone that was asked for.
-        note: what a clock change has to do with it; ``None``: nothing.
+        local: the same instant on the wall clock of the requested zone.
+        note: how a clock change affects it; ``None``: not at all.
     """
 
     utc: datetime

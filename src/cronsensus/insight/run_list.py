@@ -1,7 +1,7 @@
-"""Runs by what is known of them, a page at a time: for the page of runs, ``cronsensus runs list`` and ``/api/runs``.
+"""Search runs, a page at a time: for the page of runs, ``cronsensus runs list`` and ``/api/runs``.
 
-The store narrows by what it has an index for; the rest is looked for in pages of what it returns, up to a bound that a
-page names, so that nothing that was asked for in haste reads a million rows.
+The store filters by what it has an index for. This module applies the other filters to what the store returns, up to a
+bound, so that a hasty search does not read a million rows.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from cronsensus.stores.pages import every_occurrence
 Order = Literal["newest", "oldest", "longest"]
 ORDERS: tuple[Order, ...] = get_args(Order)
 MOST_READ = 1_500
-"""Runs that are looked through for a page, unless its caller waits longer."""
+"""Runs that are read for a page, unless its caller allows more."""
 _AT_ONCE = 500
 _STEPS = 64
 _SLACK = timedelta(minutes=1)
-"""By which two runs may be created in another order than that of their ids."""
+"""How far the creation of two runs may be out of the order of their ids."""
 _NUMBER = re.compile(r"\d+")
 _LETTERS = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSearch:
-    """Which runs are meant; all that is given holds together.
+    """A search for runs. A run matches if it fits all fields that are set.
 
     Attributes:
-        node: by which it runs, or ran last.
+        node: the node that runs it, or ran it last.
         key: the whole key. With ``job`` it is found at once, however old.
         since: created then or later; ``until``: created before.
-        words: each stands in its job, key, node, reason, error or arguments as they are shown. A number is a whole
-            number there, and ``customer=42`` an argument of that name with that value.
-        order: by id; ``longest``: what began by how long it took, of what is looked through.
+        words: each occurs in its job, key, node, reason, error or arguments as they are shown. A number matches a whole
+            number only, and ``customer=42`` an argument of that name with that value.
+        order: by id; ``longest``: by duration, of the runs that are read and have started.
     """
 
     job: str | None = None
@@ -61,12 +61,12 @@ class RunSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPage:
-    """Runs that were found.
+    """A page of runs that match.
 
     Attributes:
-        after: the id behind which the next page begins; ``None``: there is none.
-        read: how many were looked through.
-        stopped: not all were, because that was the bound.
+        after: the id after which the next page begins; ``None``: this is the last page.
+        read: how many runs were read.
+        stopped: whether reading stopped at the bound.
     """
 
     runs: tuple[Occurrence, ...]
@@ -78,30 +78,30 @@ class RunPage:
 def list_runs(
     store: Store, search: RunSearch, *, after: int | None = None, limit: int = 50, most_read: int = MOST_READ
 ) -> RunPage:
-    """Return a page of the runs that are meant.
+    """Return a page of the runs that match a search.
 
     Args:
-        store: has them.
-        search: says which.
-        after: the id behind which the page begins; not with ``longest``, which has one page.
-        limit: how many at most.
-        most_read: how many are looked through at most.
+        store: where the runs are.
+        search: which runs.
+        after: the id after which the page begins; not with ``longest``, which has a single page.
+        limit: how many runs the page has at most.
+        most_read: how many runs are read at most.
     """
-    found: list[Occurrence] = []
-    read, last, more, stopped = 0, after, None, False
-    for one in _candidates(store, search, after, most_read, limit):
+    matching: list[Occurrence] = []
+    read, last, next_after, stopped = 0, after, None, False
+    for candidate in _candidates(store, search, after, most_read, limit):
         if read >= most_read:
-            more, stopped = last, True
+            next_after, stopped = last, True
             break
-        read, last = read + 1, one.id
-        if _matches(one, search):
-            found.append(one)
-        if search.order != "longest" and len(found) > limit:
-            more = found[limit - 1].id
+        read, last = read + 1, candidate.id
+        if _matches(candidate, search):
+            matching.append(candidate)
+        if search.order != "longest" and len(matching) > limit:
+            next_after = matching[limit - 1].id
             break
     if search.order == "longest":
-        found, more = _longest_first(found, store.now()), None
-    return RunPage(runs=tuple(found[:limit]), after=more, read=read, stopped=stopped)
+        matching, next_after = _longest_first(matching, store.now()), None
+    return RunPage(runs=tuple(matching[:limit]), after=next_after, read=read, stopped=stopped)
 
 
 def _longest_first(found: Sequence[Occurrence], now: datetime) -> list[Occurrence]:
@@ -110,7 +110,7 @@ def _longest_first(found: Sequence[Occurrence], now: datetime) -> list[Occurrenc
 
 
 def _candidates(store: Store, search: RunSearch, after: int | None, most_read: int, limit: int) -> Iterator[Occurrence]:
-    """Yield what the store finds, in order, from where it may match to where no more can."""
+    """Yield runs from the store in order, from the first that may match to the last that may."""
     newest_first = search.order != "oldest" and not (search.order == "longest" and search.states == (State.RUNNING,))
     # No index has the keys and origins of all jobs together: the store would read all rows.
     key = search.key if search.job is not None else None
@@ -120,17 +120,17 @@ def _candidates(store: Store, search: RunSearch, after: int | None, most_read: i
         after = _find_edge(store, edge, newest_first=newest_first)
     narrow = bool(search.words or search.node or search.origin or search.key) or search.order == "longest"
     page = min(_AT_ONCE, most_read + 1) if narrow else min(limit + 1, most_read + 1)
-    for one in every_occurrence(store, where, after=after, newest_first=newest_first, page=page):
-        # Items follow their batch, and what is backfilled its time: the moment of creation alone goes with ids.
-        if newest_first and search.since is not None and one.created_at < search.since - _SLACK:
+    for occurrence in every_occurrence(store, where, after=after, newest_first=newest_first, page=page):
+        # Only the moment of creation grows with ids: not the due time of an item, nor the time of a backfill.
+        if newest_first and search.since is not None and occurrence.created_at < search.since - _SLACK:
             return
-        if not newest_first and search.until is not None and one.created_at > search.until + _SLACK:
+        if not newest_first and search.until is not None and occurrence.created_at > search.until + _SLACK:
             return
-        yield one
+        yield occurrence
 
 
 def _find_edge(store: Store, edge: datetime, *, newest_first: bool) -> int | None:
-    """Return an id beyond which, in this order, everything that was created by then lies, by halving."""
+    """Find by bisection an id from which, in this order, the runs created by ``edge`` begin."""
     where = OccurrenceFilter()
     ends = [store.occurrences(where, limit=1, newest_first=True), store.occurrences(where, limit=1, newest_first=False)]
     if not all(ends):
@@ -149,26 +149,28 @@ def _find_edge(store: Store, edge: datetime, *, newest_first: bool) -> int | Non
     return high + 1 if newest_first else max(low, 0)
 
 
-def _matches(one: Occurrence, search: RunSearch) -> bool:
+def _matches(occurrence: Occurrence, search: RunSearch) -> bool:
     return (
-        (search.job is not None or search.batch is not None or not is_internal(one.job))
-        and (search.node is None or one.node == search.node)
-        and (search.origin is None or one.origin is search.origin)
-        and (search.key is None or search.key in {one.key, shown_key(one.key)})
-        and (search.since is None or one.created_at >= search.since)
-        and (search.until is None or one.created_at < search.until)
-        and (not search.words or _has_words(one, search.words))
+        (search.job is not None or search.batch is not None or not is_internal(occurrence.job))
+        and (search.node is None or occurrence.node == search.node)
+        and (search.origin is None or occurrence.origin is search.origin)
+        and (search.key is None or search.key in {occurrence.key, shown_key(occurrence.key)})
+        and (search.since is None or occurrence.created_at >= search.since)
+        and (search.until is None or occurrence.created_at < search.until)
+        and (not search.words or _has_words(occurrence, search.words))
     )
 
 
-def _has_words(one: Occurrence, words: Sequence[str]) -> bool:
-    text = " ".join((one.job, one.key, one.node or "", one.reason or "", error_text(one.error))).lower()
-    raw = f"{text} {one.args} {one.kwargs}".lower()
-    # To mask arguments takes long, and what is shown of them has no letters that they have not.
+def _has_words(occurrence: Occurrence, words: Sequence[str]) -> bool:
+    text = " ".join(
+        (occurrence.job, occurrence.key, occurrence.node or "", occurrence.reason or "", error_text(occurrence.error))
+    ).lower()
+    raw = f"{text} {occurrence.args} {occurrence.kwargs}".lower()
+    # Masking arguments is slow. It adds no letters, so a word that the raw text lacks cannot match.
     if not all(core in raw for word in words for core in _LETTERS.findall(word.lower())[:1]):
         return False
-    named = {f"{name}={_value(value)}".lower() for name, value in mask_data(one.kwargs).items()}
-    shown = " ".join((text, *(_value(value) for value in mask_data(one.args)), *sorted(named))).lower()
+    named = {f"{name}={_value(value)}".lower() for name, value in mask_data(occurrence.kwargs).items()}
+    shown = " ".join((text, *(_value(value) for value in mask_data(occurrence.args)), *sorted(named))).lower()
     return all(_has_word(word.lower(), shown, named, text) for word in words)
 
 

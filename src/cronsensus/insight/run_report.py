@@ -43,7 +43,7 @@ class RunReport:
     """What is known of a run.
 
     Attributes:
-        log: its last lines, of ``log_length``.
+        log: its last lines; ``log_length``: how many there are.
         acts: what operators did to it.
         batch: how far it is, if it is a batch.
     """
@@ -66,19 +66,21 @@ class RunReport:
         ]
 
     def _moments(self) -> Iterator[tuple[datetime, str]]:
-        one = self.occurrence
-        if one.scheduled_for is not None:
-            yield one.scheduled_for, "nominal time"
-        if one.created_at != one.scheduled_for:
-            yield one.created_at, f"created ({one.origin})"
-        if one.due_at not in {one.scheduled_for, one.created_at} and one.due_at < LATEST:
-            yield one.due_at, "due"
+        occurrence = self.occurrence
+        if occurrence.scheduled_for is not None:
+            yield occurrence.scheduled_for, "nominal time"
+        if occurrence.created_at != occurrence.scheduled_for:
+            yield occurrence.created_at, f"created ({occurrence.origin})"
+        if occurrence.due_at not in {occurrence.scheduled_for, occurrence.created_at} and occurrence.due_at < LATEST:
+            yield occurrence.due_at, "due"
         for run in self.attempts:
             yield run.started_at, f"attempt {run.attempt} started on {run.node or run.session}"
             if run.finished_at is not None:
                 yield run.finished_at, f"attempt {run.attempt} {_END.get(run.end or '', run.end)}"
-        if one.finished_at is not None and not any(run.finished_at == one.finished_at for run in self.attempts):
-            yield one.finished_at, str(one.state)
+        if occurrence.finished_at is not None and not any(
+            run.finished_at == occurrence.finished_at for run in self.attempts
+        ):
+            yield occurrence.finished_at, str(occurrence.state)
         for act in self.acts:
             yield act.at, f"{act.action} by {act.by}" + (f": {act.why}" if act.why else "")
 
@@ -94,25 +96,29 @@ class RunReport:
 
 
 def run_report(
-    store: Store, one: Occurrence, *, log_lines: int = 20, keep: Callable[[LogEntry], bool] | None = None
+    store: Store, occurrence: Occurrence, *, log_lines: int = 20, keep: Callable[[LogEntry], bool] | None = None
 ) -> RunReport:
-    """Return what is known of a run, with at most so many lines of its log; ``keep``: which ones, and which count."""
-    attempts = store.runs(one.id)
+    """Return what is known of a run, with the last ``log_lines`` lines of its log that ``keep`` accepts."""
+    attempts = store.runs(occurrence.id)
     log: deque[LogEntry] = deque(maxlen=log_lines)
     length = 0
-    for entry in every_log_entry(store, one.id):
+    for entry in every_log_entry(store, occurrence.id):
         if keep is not None and not keep(entry):
             continue
         log.append(entry)
         length += 1
-    acts = [act for act in store.trail(target=one.job, limit=_MAX_LOOKED_AT) if act.details.get("occurrence") == one.id]
+    acts = [
+        act
+        for act in store.trail(target=occurrence.job, limit=_MAX_LOOKED_AT)
+        if act.details.get("occurrence") == occurrence.id
+    ]
     return RunReport(
-        occurrence=one,
+        occurrence=occurrence,
         attempts=tuple(attempts),
         log=tuple(log),
         log_length=length,
         acts=tuple(acts),
-        batch=batch_view(store, one, attempts, store.now()),
+        batch=batch_view(store, occurrence, attempts, store.now()),
     )
 
 

@@ -1,4 +1,4 @@
-"""What is said about jobs, runs and nodes: codes with values, and the table of their English.
+"""Sentences about jobs, runs and nodes: codes with values, and the table of their English texts.
 
 A code is a member of one of the tables below, and its value is its text in English. Another language is a table with
 the same codes and slots: ``dashboard/chinese_sentences.py``. What users or the store wrote is a value, never a code.
@@ -17,7 +17,7 @@ from cronsensus.insight.time_words import brief_duration, exact_time
 from cronsensus.triggers.base import Trigger
 
 Value = Union["Sentence", str, int, datetime, timedelta, Trigger, Sequence[Union["Sentence", str]], None]
-"""What stands in a slot. An instant is said in the zone that it has."""
+"""The value of a slot. An instant is written in its own zone."""
 
 
 class Code(Enum):
@@ -35,7 +35,7 @@ class Code(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence, or a part of one, as its code and values; ``str`` says it in English."""
+    """A sentence, or a part of a sentence, as a code and values; ``str`` gives its English text."""
 
     code: Code
     values: Mapping[str, Value]
@@ -58,7 +58,7 @@ class Language(string.Formatter):
         return str(code.value)
 
     def render(self, sentence: Sentence | str) -> str:
-        """Return a sentence in this language; what is already text stays as it is."""
+        """Return a sentence in this language; plain text stays unchanged."""
         if isinstance(sentence, str):
             return sentence
         return self.vformat(self.text_of(sentence.code), (), sentence.values)

@@ -1,6 +1,6 @@
-"""Find jobs that wait longer than their triggers say, mostly because the store's clock was set back.
+"""Find jobs that wait longer than by their triggers, mostly because the store's clock was set back.
 
-What was decided while the clock was ahead stays decided, so such a job fires next when its watermark has passed.
+Times that were decided while the clock was ahead stay decided, so such a job fires next after its watermark.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ MOST_READ = 1000
 
 @dataclass(frozen=True, slots=True)
 class Standstill:
-    """A job whose next time comes later than its trigger says.
+    """A job whose next time comes later than by its trigger.
 
     Attributes:
         until: the time that it fires next, as the store has it.
         expected: when its trigger would fire next, counted from the store's now.
         ahead: how far its watermark lies ahead of the store's clock; zero: it does not.
-        zone: in which the sentence has times.
+        zone: the zone of times in the sentence.
     """
 
     view: JobView
@@ -40,7 +40,7 @@ class Standstill:
 
     @property
     def is_by_zone_rules(self) -> bool:
-        """Whether other zone rules may have given the stored time: then a node that declares the job sets it right."""
+        """Whether the stored time may be by other zone rules: then a node that declares the job corrects it."""
         trigger = self.view.spec.trigger
         return not self.ahead and trigger is not None and bool(trigger.zones)
 
@@ -53,13 +53,13 @@ class Standstill:
 
     @property
     def sentence(self) -> Sentence:
-        """Return what stands still, until when, and why, without a full stop."""
+        """The job, until when it stands still, and why, without a full stop."""
         until, when = self.until.astimezone(self.zone), distance_text(self.until, self.now)
         return Clause.STANDS_STILL(job=self.view.spec.name, until=until, when=when, why=self.cause)
 
 
 def find_standstill(view: JobView, now: datetime, zone: tzinfo = UTC) -> Standstill | None:
-    """Return how a job waits longer than its trigger says; ``None``: it does not, or a pause or its end explains it.
+    """Return the standstill of a job; ``None``: it waits no longer than by its trigger, is paused, or is over.
 
     Args:
         view: the job.

@@ -1,4 +1,4 @@
-"""What is examined of a store: whether it can be trusted, how fast it is, whether its clock and its hints are right."""
+"""Checks of a store: whether it can be trusted, how fast it is, whether its clock and its notifications are right."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ def check_store(store: Store, described: dict[str, Any]) -> Iterator[Check]:
 
 
 def check_losses(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
-    """Show which store this is, and what nodes found out that it lost."""
+    """Show which store this is, and what it lost, as far as nodes noticed."""
     identity = store.identity()
     if identity is not None:
         since = "" if identity.since is None else f", made {exact_time(identity.since, zone)}"
         yield Check("identity", OK_LEVEL, f"{identity.id}{since}")
-    for one in losses(store)[:MAX_LOSSES]:
-        text = f"{one.action}: noticed {relative_time(one.at, store.now())} by {one.by} ({one.why})"
-        if begin := one.details.get("from"):
-            text += f"; what came between {begin} and {one.details['until']} may be gone"
+    for loss in losses(store)[:MAX_LOSSES]:
+        text = f"{loss.action}: noticed {relative_time(loss.at, store.now())} by {loss.by} ({loss.why})"
+        if begin := loss.details.get("from"):
+            text += f"; what came between {begin} and {loss.details['until']} may be gone"
         yield Check("loss", WARN, text, "see that replication or the disk is as safe as you need: docs/stores.md")
 
 
@@ -103,7 +103,7 @@ def check_clocks(store: Store) -> Check:
 
 
 def check_wake_ups(store: Store, described: dict[str, Any]) -> Check:
-    """Send a hint until a sibling hears it: the first may be sent before it listens."""
+    """Send a notification until a sibling receives it: the first may be sent before it listens."""
     if str(described.get("pooler", "none")) != "none" and not store.capabilities.notify:
         return Check(
             "wake-ups",
@@ -171,7 +171,7 @@ def check_durability(described: dict[str, Any]) -> Iterator[Check]:
 
 
 def check_failover(described: dict[str, Any]) -> Iterator[Check]:
-    """Say what a failover of a PostgreSQL may lose of what was acknowledged, by its standbys as they are now."""
+    """Report what acknowledged writes a failover of PostgreSQL may lose, by its present standbys."""
     if (standbys := described.get("standbys")) is None:
         return
     names, commit = described["synchronous_standbys"], described["synchronous_commit"]
@@ -195,7 +195,7 @@ def check_failover(described: dict[str, Any]) -> Iterator[Check]:
 
 
 def check_galera(described: dict[str, Any]) -> Iterator[Check]:
-    """Say of a server of a Galera cluster what a failover loses, and whether others seem to be written to as well."""
+    """Report what a failover of a Galera cluster loses, and whether other servers seem to be written to, too."""
     if (servers := described.get("galera_servers")) is None:
         return
     state, refused = described["galera_state"], described["galera_refused"]

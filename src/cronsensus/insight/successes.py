@@ -1,4 +1,4 @@
-"""What became of a job lately, and when did it succeed last? An item of a batch does not count: the batch does."""
+"""The latest occurrences of a job, and its last success. Items of batches do not count: their batch does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 
 _PAST = 200
-"""Batches among which the last that succeeded is looked for."""
+"""Batches among which the last success is searched."""
 
 
 def last_success(store: Store, job: str) -> Occurrence | Glance | None:
@@ -19,14 +19,14 @@ def last_success(store: Store, job: str) -> Occurrence | Glance | None:
     if not done or done[0].parent is None:
         return done[0] if done else None
     past = store.last_of([job], limit=_PAST).get(job)
-    return None if past is None else next((one for one in past.glances if one.state is State.SUCCEEDED), None)
+    return None if past is None else next((glance for glance in past.glances if glance.state is State.SUCCEEDED), None)
 
 
 def newest_whole(store: Store, job: str, *, limit: int, states: Collection[State] = ()) -> list[Occurrence]:
-    """Return the newest occurrences of a job that are no items; ``states``: only of these; all."""
-    found = store.occurrences(OccurrenceFilter(job=job, states=tuple(states)), limit=limit)
-    if all(one.parent is None for one in found):
-        return found
+    """Return the newest occurrences of a job that are no items; ``states``: only those in these states."""
+    occurrences = store.occurrences(OccurrenceFilter(job=job, states=tuple(states)), limit=limit)
+    if all(occurrence.parent is None for occurrence in occurrences):
+        return occurrences
     past = store.last_of([job], limit=_PAST).get(job, Past())
-    numbers = [one.id for one in past.glances if not states or one.state in states][:limit]
-    return [one for number in numbers if (one := store.occurrence(number)) is not None]
+    numbers = [glance.id for glance in past.glances if not states or glance.state in states][:limit]
+    return [occurrence for number in numbers if (occurrence := store.occurrence(number)) is not None]

@@ -1,4 +1,4 @@
-"""What a job, a run or an error comes to, in a few words."""
+"""A job, a run or an error in a few words."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class JobState:
     """Whether a job fires, and if not, why not.
 
     Attributes:
-        state: ``kept``: it is retired, and what waits of it is kept for a while.
+        state: ``kept``: it is retired, and its pending runs are kept for a while.
     """
 
     state: Literal["active", "paused", "retired", "kept"]
@@ -46,7 +46,7 @@ def job_state(view: JobView, zone: tzinfo = UTC) -> JobState:
 
 
 def job_next(view: JobView, now: datetime, zone: tzinfo = UTC) -> tuple[str, str]:
-    """Return when a job fires next: how long that is from now, and the time, in its schedule's zone, else ``zone``."""
+    """Return when a job fires next: the distance from now, and the time in its schedule's zone, else ``zone``."""
     if view.retired_at is not None or view.paused_at is not None:
         return "-", ""
     if view.spec.keeper is not None:
@@ -62,61 +62,63 @@ def job_next(view: JobView, now: datetime, zone: tzinfo = UTC) -> tuple[str, str
     return when, exact_time(view.next_due, zone_of(view.spec.trigger, zone))
 
 
-def run_result(one: Occurrence, now: datetime) -> str:
+def run_result(occurrence: Occurrence, now: datetime) -> str:
     """Return how an occurrence ended, and when; or where it stands."""
-    text = str(one.state)
-    if one.finished_at is not None:
-        text += f" {time_since(one.finished_at, now)}"
-    if one.state is State.FAILED:
-        text += f": {why_ended(one)}"
-    elif one.state is not State.SUCCEEDED and one.reason:
-        text += f" ({one.reason})"
+    text = str(occurrence.state)
+    if occurrence.finished_at is not None:
+        text += f" {time_since(occurrence.finished_at, now)}"
+    if occurrence.state is State.FAILED:
+        text += f": {why_ended(occurrence)}"
+    elif occurrence.state is not State.SUCCEEDED and occurrence.reason:
+        text += f" ({occurrence.reason})"
     return text
 
 
 def error_text(error: RunError | None) -> str:
-    """Return an error in one line."""
+    """Return an error on a line."""
     return "" if error is None else f"{error.type}: {error.message}".splitlines()[0]
 
 
-def why_ended(one: Occurrence) -> str:
-    """Return the error of what failed in one line, or else the reason of its state."""
-    return (error_text(one.error) if one.state is State.FAILED else "") or one.reason or ""
+def why_ended(occurrence: Occurrence) -> str:
+    """Return the error of a failed run on a line, or else the reason of its state."""
+    return (error_text(occurrence.error) if occurrence.state is State.FAILED else "") or occurrence.reason or ""
 
 
-def run_state(one: Occurrence) -> str:
-    """Return the state of an occurrence, why, and how far it is."""
-    text = str(one.state)
-    if one.reason:
-        text += f": {one.reason}"
-    if one.progress is not None and one.state is State.RUNNING:
-        text += f", {one.progress[0]:g} of {one.progress[1]:g} done"
-    if one.cancel_requested and not one.state.final:
+def run_state(occurrence: Occurrence) -> str:
+    """Return the state of an occurrence with its reason and its progress."""
+    text = str(occurrence.state)
+    if occurrence.reason:
+        text += f": {occurrence.reason}"
+    if occurrence.progress is not None and occurrence.state is State.RUNNING:
+        text += f", {occurrence.progress[0]:g} of {occurrence.progress[1]:g} done"
+    if occurrence.cancel_requested and not occurrence.state.final:
         text += ", asked to stop"
     return text
 
 
-def took(one: Occurrence | RunView, now: datetime) -> str:
+def took(occurrence: Occurrence | RunView, now: datetime) -> str:
     """Return how long something took, or takes so far."""
-    begun = one.begun_at if isinstance(one, Occurrence) else one.started_at
+    begun = occurrence.begun_at if isinstance(occurrence, Occurrence) else occurrence.started_at
     if begun is None:
         return ""
-    if one.finished_at is not None:
-        return brief_duration(one.finished_at - begun)
-    running = one.state in ACTIVE if isinstance(one, Occurrence) else True
+    if occurrence.finished_at is not None:
+        return brief_duration(occurrence.finished_at - begun)
+    running = occurrence.state in ACTIVE if isinstance(occurrence, Occurrence) else True
     return f"{brief_duration(now - begun)} so far" if running else ""
 
 
-def what_for(one: Occurrence, zone: tzinfo = UTC) -> str:
+def what_for(occurrence: Occurrence, zone: tzinfo = UTC) -> str:
     """Return the nominal time of an occurrence in ``zone``, or the key it was enqueued under."""
-    if one.scheduled_for is not None:
-        return exact_time(one.scheduled_for, zone) + ("" if one.origin is Origin.SCHEDULE else f" ({one.origin})")
-    if one.parent is not None:
-        return f"{short_key(shown_key(one.key))} (item of {one.parent})"
-    # What was triggered by hand has a random key, which tells nothing.
-    return "by hand" if one.origin is Origin.MANUAL else f"{short_key(one.key)} ({one.origin})"
+    if occurrence.scheduled_for is not None:
+        return exact_time(occurrence.scheduled_for, zone) + (
+            "" if occurrence.origin is Origin.SCHEDULE else f" ({occurrence.origin})"
+        )
+    if occurrence.parent is not None:
+        return f"{short_key(shown_key(occurrence.key))} (item of {occurrence.parent})"
+    # A run that was triggered by hand has a random key, which is of no use to people.
+    return "by hand" if occurrence.origin is Origin.MANUAL else f"{short_key(occurrence.key)} ({occurrence.origin})"
 
 
 def short_key(key: str) -> str:
-    """Return a key in few characters; keys of one kind differ at their ends, made ones too."""
+    """Return a key without its middle: keys of a kind differ at their ends, also generated keys."""
     return key if len(key) <= _LONGEST_KEY else f"{key[: _LONGEST_KEY // 2 - 1]}…{key[-_LONGEST_KEY // 2 :]}"

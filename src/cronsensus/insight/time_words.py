@@ -1,4 +1,4 @@
-"""Times, durations and counts as people read them, and times as they type them."""
+"""Texts of times, durations and counts for people, and times that people type."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TIME_OF_DAY = re.compile(
     r"\s*(?P<half>[ap]m)?",
     re.IGNORECASE,
 )
-"""``03:00``, ``3am``, ``yesterday 21:30``. Neither ``3`` alone, which may be anything, nor a day alone."""
+"""``03:00``, ``3am``, ``yesterday 21:30``. Not ``3`` alone, which may be anything, nor a day alone."""
 
 
 def shorten(text: str, longest: int) -> str:
@@ -30,7 +30,7 @@ def format_count(number: int, what: str) -> str:
 
 
 def brief_duration(duration: timedelta) -> str:
-    """Return a duration as people say it: the two largest units, nothing below a millisecond."""
+    """Return a duration in its two largest units, nothing below a millisecond."""
     if duration < timedelta(seconds=1):
         return f"{max(duration, timedelta(0)) // timedelta(milliseconds=1)}ms"
     if duration < timedelta(minutes=1):
@@ -48,7 +48,7 @@ def relative_time(instant: datetime, now: datetime) -> str:
 
 
 def time_since(instant: datetime, now: datetime) -> str:
-    """Return how long ago something happened; by the clock it lies ahead where that was set back since."""
+    """Return how long ago something happened. After the clock was set back, it may lie ahead."""
     if instant - now < timedelta(seconds=1):
         return relative_time(instant, now)
     return f"{brief_duration(instant - now)} ahead of the store's clock"

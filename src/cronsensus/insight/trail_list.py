@@ -1,4 +1,4 @@
-"""The trail by who did what, and when: the page, the command and ``/api/trail`` find the same."""
+"""Search the trail by who did what, and when: for the page, the command and ``/api/trail``."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ TRAIL_FILTERS: Mapping[str, str] = {
 }
 """Names in an address, each with what it means."""
 MOST_READ = 5_000
-"""Entries that one page looks through at most."""
+"""Entries that are read for a page at most."""
 _AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class TrailSearch:
-    """Which entries are meant; all that is given must hold.
+    """A search of the trail. An entry matches if it fits all fields that are set.
 
     Attributes:
         target: a job, or the id of a session.
@@ -42,7 +42,7 @@ class TrailSearch:
     until: datetime | None = None
 
     def fits(self, act: TrailEntry) -> bool:
-        """Whether an entry is meant; ``since`` apart, at which looking ends."""
+        """Whether an entry matches. It does not check ``since``, at which the caller stops reading."""
         return (
             self.who.lower() in act.by.lower()
             and self.action in {"", act.action}
@@ -50,16 +50,16 @@ class TrailSearch:
         )
 
 
-def read_trail_search(given: Mapping[str, str], now: datetime, zone: tzinfo = UTC) -> TrailSearch:
-    """Return which entries are meant by ``TRAIL_FILTERS``; times without an offset are of ``zone``.
+def read_trail_search(filters: Mapping[str, str], now: datetime, zone: tzinfo = UTC) -> TrailSearch:
+    """Return the search that values of ``TRAIL_FILTERS`` ask for; times without an offset are of ``zone``.
 
     Raises:
-        InvalidOption: a time that there is not.
+        InvalidOption: a time cannot be read.
     """
     since, until = (
-        read_time(given[name], now, tz=zone, what=name) if given.get(name) else None for name in ("since", "until")
+        read_time(filters[name], now, tz=zone, what=name) if filters.get(name) else None for name in ("since", "until")
     )
-    return TrailSearch(given.get("target") or None, given.get("who", ""), given.get("action", ""), since, until)
+    return TrailSearch(filters.get("target") or None, filters.get("who", ""), filters.get("action", ""), since, until)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,8 @@ class TrailPage:
     """A page of the trail, newest first.
 
     Attributes:
-        after: the id after which the next page begins; ``None``: there is none.
-        stopped: ``MOST_READ`` were looked through, and there are older ones.
+        after: the id after which the next page begins; ``None``: this is the last page.
+        stopped: ``MOST_READ`` entries were read, and there are older entries.
     """
 
     acts: tuple[TrailEntry, ...]
@@ -78,17 +78,17 @@ class TrailPage:
 
 def list_trail(store: Store, search: TrailSearch, *, after: int | None = None, limit: int = 100) -> TrailPage:
     """Return a page of the trail."""
-    found: list[TrailEntry] = []
+    matching: list[TrailEntry] = []
     for _ in range(MOST_READ // _AT_ONCE):
         some = store.trail(target=search.target, after=after, limit=_AT_ONCE)
         for act in some:
             if search.since is not None and act.at < search.since:
-                return TrailPage(tuple(found), None)
+                return TrailPage(tuple(matching), None)
             if search.fits(act):
-                if len(found) == limit:
-                    return TrailPage(tuple(found), found[-1].id)
-                found.append(act)
+                if len(matching) == limit:
+                    return TrailPage(tuple(matching), matching[-1].id)
+                matching.append(act)
         if len(some) < _AT_ONCE:
-            return TrailPage(tuple(found), None)
+            return TrailPage(tuple(matching), None)
         after = some[-1].id
-    return TrailPage(tuple(found), after, stopped=True)
+    return TrailPage(tuple(matching), after, stopped=True)

@@ -1,4 +1,4 @@
-"""Find jobs that two programs declare in one namespace, each with a function of its own. Pure."""
+"""Find jobs that two programs declare in the same namespace with different functions. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TwiceDeclared:
     """A job that live nodes declare with different functions.
 
     Attributes:
-        declared: function and node, one for each function.
+        declared: each function with a node that declares it.
     """
 
     job: str
@@ -27,13 +27,13 @@ class TwiceDeclared:
 
     @property
     def sentence(self) -> str:
-        """Return who declares what, without a full stop."""
+        """The nodes and their functions, without a full stop."""
         who = " and by ".join(f"{shorten(function, _LONGEST)} on {node}" for function, node in self.declared[:_NAMED])
         return f"{self.job} is declared by {who}: each of its times runs in whichever is first"
 
 
 def find_twice_declared(nodes: Iterable[SessionView]) -> list[TwiceDeclared]:
-    """Return the jobs of which these nodes do not agree on the function, by name."""
+    """Return the jobs on whose function these nodes disagree, by name."""
     found: dict[str, list[tuple[str, str]]] = {}
     for node in nodes:
         for job, function in node.declares.items():
@@ -44,7 +44,7 @@ def find_twice_declared(nodes: Iterable[SessionView]) -> list[TwiceDeclared]:
 
 
 def describe_strangers(nodes: Sequence[SessionView]) -> str | None:
-    """Return, for the first two nodes that each declare a job that the other lacks, which; ``None``: there are none."""
+    """Describe the first two nodes that each declare a job that the other lacks; ``None``: there are none."""
     for one, other in combinations(nodes, 2):
         ours, theirs = sorted(one.declares.keys() - other.declares), sorted(other.declares.keys() - one.declares)
         if ours and theirs and one.release != other.release:

@@ -1,4 +1,4 @@
-"""Why something that is due does not start: which nodes there are, and what is in the way."""
+"""Why a due run does not start: no node, no free slot, a limit, or something that it waits for."""
 
 from __future__ import annotations
 
@@ -51,25 +51,25 @@ class Wait:
         return " ".join(map(str, self.sentences))
 
 
-def why_it_waits(store: Store, view: JobView, one: Occurrence, now: datetime, zone: tzinfo = UTC) -> Wait:
+def why_it_waits(store: Store, view: JobView, occurrence: Occurrence, now: datetime, zone: tzinfo = UTC) -> Wait:
     """Return why a pending occurrence is not running; times are in ``zone``."""
     if view.spec.guarded:
-        was = Clause.FAILED_TIMES(times=one.failures) if one.failures else Clause.WAS_CUT_OFF()
+        was = Clause.FAILED_TIMES(times=occurrence.failures) if occurrence.failures else Clause.WAS_CUT_OFF()
         return _wait(Cause.CALL, Text.WAITS_FOR_CALL(was=was))
     if (keeper := view.spec.keeper) is not None:
-        if one.reason is not None:
-            return _wait(Cause.CALL, Text.LEFT_BY_KEEPER(keeper=keeper, reason=one.reason))
+        if occurrence.reason is not None:
+            return _wait(Cause.CALL, Text.LEFT_BY_KEEPER(keeper=keeper, reason=occurrence.reason))
         return _wait(Cause.CALL, Text.WAITS_FOR_KEEPER(keeper=keeper))
-    if one.parked_on is not None:
-        return _until_woken(store, view, one, one.parked_on)
-    if one.due_at >= LATEST:
+    if occurrence.parked_on is not None:
+        return _until_woken(store, view, occurrence, occurrence.parked_on)
+    if occurrence.due_at >= LATEST:
         return _wait(Cause.DUE_TIME, Text.NEVER_DUE())
-    when = distance_text(one.due_at, now)
-    if one.due_at > now and one.error is None and one.reason:
-        return _wait(Cause.DUE_TIME, Text.LOOKS_AGAIN(when=when, reason=one.reason))
-    if one.due_at > now and one.failures:
-        return _wait(Cause.DUE_TIME, Text.DUE_AFTER_FAILURES(when=when, failures=one.failures))
-    if one.due_at > now:
+    when = distance_text(occurrence.due_at, now)
+    if occurrence.due_at > now and occurrence.error is None and occurrence.reason:
+        return _wait(Cause.DUE_TIME, Text.LOOKS_AGAIN(when=when, reason=occurrence.reason))
+    if occurrence.due_at > now and occurrence.failures:
+        return _wait(Cause.DUE_TIME, Text.DUE_AFTER_FAILURES(when=when, failures=occurrence.failures))
+    if occurrence.due_at > now:
         return _wait(Cause.DUE_TIME, Text.DUE(when=when))
     if view.retired_at is not None and view.waiting_until is not None:
         return _wait(
@@ -78,35 +78,35 @@ def why_it_waits(store: Store, view: JobView, one: Occurrence, now: datetime, zo
             Text.KEPT_UNTIL(time=view.waiting_until.astimezone(zone)),
         )
     sessions = nodes_there(store)
-    return _no_node(sessions) or _in_the_way(store, view, one) or _not_claimed(view, one, sessions, now)
+    return _no_node(sessions) or _in_the_way(store, view, occurrence) or _not_claimed(view, occurrence, sessions, now)
 
 
-def _until_woken(store: Store, view: JobView, one: Occurrence, what: str) -> Wait:
+def _until_woken(store: Store, view: JobView, occurrence: Occurrence, what: str) -> Wait:
     match what:
         case "items":
-            return _for_items(store, one)
+            return _for_items(store, occurrence)
         case "upstreams":
-            return _wait(Cause.UPSTREAM, _behind(store, view, one))
+            return _wait(Cause.UPSTREAM, _behind(store, view, occurrence))
         case _:
-            return _wait(Cause.WOKEN, Text.PARKED(what=one.reason or Clause.WAITS_FOR(what=what)))
+            return _wait(Cause.WOKEN, Text.PARKED(what=occurrence.reason or Clause.WAITS_FOR(what=what)))
 
 
-def _behind(store: Store, view: JobView, one: Occurrence) -> Sentence:
-    """Return what a run comes after, as its definition says now, and which of that is not over."""
-    at, rules = one.scheduled_for, () if view.spec.after is None else view.spec.after.upstreams
+def _behind(store: Store, view: JobView, occurrence: Occurrence) -> Sentence:
+    """Return the upstreams of a run, by the job's current definition, and which of them have not ended."""
+    at, rules = occurrence.scheduled_for, () if view.spec.after is None else view.spec.after.upstreams
     if at is None or not rules:
         return Text.COMES_AFTER_NOTHING()
     jobs = [rule.job for rule in rules]
-    where = [OccurrenceFilter(job=rule.job, scheduled_from=at, scheduled_until=at) for rule in rules]
-    newest = [store.occurrences(each, limit=1) for each in where]
-    still = [rule.job for rule, found in zip(rules, newest, strict=True) if found and not found[0].state.final]
+    filters = [OccurrenceFilter(job=rule.job, scheduled_from=at, scheduled_until=at) for rule in rules]
+    newest = [store.occurrences(where, limit=1) for where in filters]
+    still = [rule.job for rule, runs in zip(rules, newest, strict=True) if runs and not runs[0].state.final]
     if 0 < len(still) < len(rules):
         return Text.COMES_AFTER_AND_WAITS_FOR(jobs=jobs, open=still)
     return Text.COMES_AFTER(jobs=jobs)
 
 
-def _for_items(store: Store, one: Occurrence) -> Wait:
-    children = store.children([one.id], limit=MOST_ITEMS)[one.id]
+def _for_items(store: Store, occurrence: Occurrence) -> Wait:
+    children = store.children([occurrence.id], limit=MOST_ITEMS)[occurrence.id]
     counts = {"total": children.total, "open": children.open, "running": children.running, "pending": children.pending}
     return _wait(Cause.ITEMS, Text.WAITS_FOR_ITEMS(**counts))
 
@@ -118,34 +118,34 @@ def _wait(cause: Cause, *sentences: Sentence) -> Wait:
 def _no_node(sessions: Sequence[SessionView]) -> Wait | None:
     if not sessions:
         return _wait(Cause.NODE, Text.NO_NODE())
-    if not any(takes_work(one) for one in sessions):
-        names = list(dict.fromkeys(one.node for one in sessions))
+    if not any(takes_work(session) for session in sessions):
+        names = list(dict.fromkeys(session.node for session in sessions))
         return _wait(Cause.NODE_WITHOUT_DRAIN, Text.NODES_DRAIN(nodes=names))
     return None
 
 
-def _in_the_way(store: Store, view: JobView, one: Occurrence) -> Wait | None:
+def _in_the_way(store: Store, view: JobView, occurrence: Occurrence) -> Wait | None:
     policies = view.spec.policies
-    running = store.occurrences(OccurrenceFilter(job=one.job, states=(State.RUNNING,)), newest_first=False)
+    running = store.occurrences(OccurrenceFilter(job=occurrence.job, states=(State.RUNNING,)), newest_first=False)
     if policies.concurrency is not None and len(running) >= policies.concurrency:
         runs = [Clause.RUN_ON(run=other.id, node=other.node) for other in running[:5]]
-        return _wait(Cause.CONCURRENCY, Text.CONCURRENCY(most=policies.concurrency, job=one.job, runs=runs))
-    if one.origin in SERIAL_ORIGINS and policies.overlap != "allow":
-        active = store.occurrences(OccurrenceFilter(job=one.job, states=tuple(ACTIVE)), newest_first=False)
-        earlier = [other for other in active if other.id < one.id and other.origin in SERIAL_ORIGINS]
+        return _wait(Cause.CONCURRENCY, Text.CONCURRENCY(most=policies.concurrency, job=occurrence.job, runs=runs))
+    if occurrence.origin in SERIAL_ORIGINS and policies.overlap != "allow":
+        active = store.occurrences(OccurrenceFilter(job=occurrence.job, states=tuple(ACTIVE)), newest_first=False)
+        earlier = [other for other in active if other.id < occurrence.id and other.origin in SERIAL_ORIGINS]
         if earlier:
             first = earlier[0]
             return _wait(Cause.OVERLAP, Text.WAITS_FOR_RUN(run=first.id, state=first.state, overlap=policies.overlap))
     return None
 
 
-def _not_claimed(view: JobView, one: Occurrence, sessions: Sequence[SessionView], now: datetime) -> Wait:
-    """Return why nodes that start new work, with nothing in the way, have not claimed it."""
+def _not_claimed(view: JobView, occurrence: Occurrence, sessions: Sequence[SessionView], now: datetime) -> Wait:
+    """Return why no working node has claimed a run that nothing blocks."""
     working = [session for session in sessions if takes_work(session)]
     if all(session.holds >= session.concurrency for session in working):
         return _wait(Cause.SLOT, Text.NODES_FULL())
-    when = distance_text(one.due_at, now)
-    if now - one.due_at < JUST_NOW:
+    when = distance_text(occurrence.due_at, now)
+    if now - occurrence.due_at < JUST_NOW:
         return _wait(Cause.LOOK, Text.DUE_JUST_NOW(when=when))
     releases = dict.fromkeys((session.node, session.release[:12]) for session in working)
     nodes = [Clause.OF_RELEASE(node=node, release=release) for node, release in releases]

@@ -1,4 +1,4 @@
-"""Why a job did or did not run at a time: sentences, as codes with values, from what the store has on record."""
+"""Explain why a job did or did not run at a time, from the store's records: sentences, as codes with values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from cronsensus.triggers.base import Trigger
 FUTURE = "future"
 LATE = timedelta(seconds=10)
 OVER_TIME = timedelta(seconds=3)
-"""Beyond its timeout: a coroutine or a process has ended by then, so what still runs cannot be stopped."""
+"""Time beyond the timeout by which a coroutine or a process has ended. A run that goes on cannot be stopped."""
 _UPSTREAM = {
     Reason.UPSTREAM_FAILED: Text.UPSTREAM_FAILED,
     Reason.UPSTREAM_SUCCEEDED: Text.UPSTREAM_SUCCEEDED,
@@ -43,15 +43,15 @@ _LONG = timedelta(days=366 * 50)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Why:
-    """What is known of one job at one time.
+    """What is known of a job at a time.
 
     Attributes:
         nominal: whether the job fires at this time.
         verdict: a state of an occurrence, ``undecided``, ``no verdict`` or ``future``; ``None``: there is none, because
             it is no nominal time, or because the ledger was pruned.
-        reason: the text of the ledger; ``sentences`` say it in words.
-        before: the nearest nominal time before, ``after`` the one after.
-        occurrences: what was made for this time, the oldest first.
+        reason: the text of the ledger; ``sentences`` explain it.
+        before: the nearest nominal time before ``time``; ``after``: the nearest after it.
+        occurrences: the occurrences of this time, the oldest first.
     """
 
     job: str
@@ -71,7 +71,7 @@ def explain_time(store: Store, view: JobView, at: datetime, *, zone: tzinfo = UT
 
 
 class _Inquiry:
-    """Asks the store about one job at one time."""
+    """Reads the store about a job at a time."""
 
     def __init__(self, store: Store, view: JobView, at: datetime, zone: tzinfo) -> None:
         self._store = store
@@ -124,7 +124,7 @@ class _Inquiry:
     ) -> tuple[str | None, str | None, list[Sentence]]:
         """Return the verdict, its reason, and the sentences."""
         ranges = [one for one in every_range(self._store, self._job, self._at, self._at) if nominal][:1]
-        scheduled = [one for one in occurrences if one.origin is Origin.SCHEDULE]
+        scheduled = [occurrence for occurrence in occurrences if occurrence.origin is Origin.SCHEDULE]
         shown = scheduled or ([] if ranges else occurrences[:1])
         sentences = [sentence for one in shown for sentence in self._occurrence(one)]
         for one_range in ranges:
@@ -159,7 +159,7 @@ class _Inquiry:
         elif (near := before or after) is not None:
             sentences.append(Text.NEAREST(time=self._local(near)))
         if before is not None:
-            # Whoever names a moment asks for the run that should have been there by then.
+            # A person who names any moment wants to know about the last run before it.
             earlier = _Inquiry(self._store, self._view, before, self._zone)
             _, _, told = earlier._verdict(earlier._occurrences(), nominal=True)
             sentences += [Text.BECAME_OF(time=self._local(before)), *told]
@@ -193,56 +193,56 @@ class _Inquiry:
 
     # --- an occurrence was made ---------------------------------------------------------------------------------------
 
-    def _occurrence(self, one: Occurrence) -> list[Sentence]:
-        runs = self._store.runs(one.id)
+    def _occurrence(self, occurrence: Occurrence) -> list[Sentence]:
+        runs = self._store.runs(occurrence.id)
         sentences: list[Sentence] = []
-        if one.origin is not Origin.SCHEDULE:
-            sentences.append(Text.MADE_BY_OPERATOR(origin=one.origin, run=one.id))
-        sentences += self._standing(one)
+        if occurrence.origin is not Origin.SCHEDULE:
+            sentences.append(Text.MADE_BY_OPERATOR(origin=occurrence.origin, run=occurrence.id))
+        sentences += self._standing(occurrence)
         sentences += [self._attempt(run) for run in runs]
         delay = runs[0].started_at - self._at if runs else timedelta(0)
         if delay > LATE:
             sentences += [Text.STARTED_LATE(delay=delay), *self._no_node_at(self._at)]
-        if one.state is State.FAILED:
-            if reason_of(one.reason)[0] is Reason.CRASHED:
-                sentences.append(self._not_tried_again(one))
-            sentences.append(Text.SEE_ERROR(run=one.id))
+        if occurrence.state is State.FAILED:
+            if reason_of(occurrence.reason)[0] is Reason.CRASHED:
+                sentences.append(self._not_tried_again(occurrence))
+            sentences.append(Text.SEE_ERROR(run=occurrence.id))
         return sentences
 
-    def _not_tried_again(self, one: Occurrence) -> Sentence:
+    def _not_tried_again(self, occurrence: Occurrence) -> Sentence:
         if self._policies.on_crash == "fail":
             return Text.NO_TAKEOVER()
-        return Text.CRASHED_TOO_OFTEN(crashes=one.crashes, most=self._policies.max_crashes)
+        return Text.CRASHED_TOO_OFTEN(crashes=occurrence.crashes, most=self._policies.max_crashes)
 
-    def _standing(self, one: Occurrence) -> list[Sentence]:
-        reason, detail = reason_of(one.reason)
-        match one.state:
+    def _standing(self, occurrence: Occurrence) -> list[Sentence]:
+        reason, detail = reason_of(occurrence.reason)
+        match occurrence.state:
             case State.SUCCEEDED:
-                return [Text.SUCCEEDED(run=one.id)]
+                return [Text.SUCCEEDED(run=occurrence.id)]
             case State.FAILED:
-                return [Text.FAILED(run=one.id, why=why_ended(one) or Clause.NO_ERROR())]
-            case State.RUNNING if one.reserved:
-                return [Text.CLAIMED(run=one.id, node=one.node)]
+                return [Text.FAILED(run=occurrence.id, why=why_ended(occurrence) or Clause.NO_ERROR())]
+            case State.RUNNING if occurrence.reserved:
+                return [Text.CLAIMED(run=occurrence.id, node=occurrence.node)]
             case State.RUNNING:
-                if one.started_at is None:
-                    return [Text.RUNNING(run=one.id, node=one.node)]
-                time = self._now - one.started_at
-                return [Text.RUNNING_FOR(run=one.id, node=one.node, time=time), *self._over_time(time)]
+                if occurrence.started_at is None:
+                    return [Text.RUNNING(run=occurrence.id, node=occurrence.node)]
+                time = self._now - occurrence.started_at
+                return [Text.RUNNING_FOR(run=occurrence.id, node=occurrence.node, time=time), *self._over_time(time)]
             case State.PENDING:
-                wait = why_it_waits(self._store, self._view, one, self._now, self._zone)
-                return [Text.PENDING(run=one.id), *wait.sentences]
+                wait = why_it_waits(self._store, self._view, occurrence, self._now, self._zone)
+                return [Text.PENDING(run=occurrence.id), *wait.sentences]
             case State.CANCELLED:
-                return [Text.CANCELLED(why=self._cancelled(one))]
+                return [Text.CANCELLED(why=self._cancelled(occurrence))]
             case State.SKIPPED if reason in _UPSTREAM:
-                return [_UPSTREAM[reason](jobs=detail), *self._upstream(one, detail, reason)]
+                return [_UPSTREAM[reason](jobs=detail), *self._upstream(occurrence, detail, reason)]
             case State.SKIPPED:
                 return [self._skipped(reason, detail)]
             case State.MISSED if (keeper := self._view.spec.keeper) is not None:
-                named = one.finished_at or self._now
+                named = occurrence.finished_at or self._now
                 return [Text.NAMED_TOO_LATE(keeper=keeper, time=self._local(named), delay=named - self._at)]
             case State.MISSED:
-                sentence = Text.NOT_IN_TIME(reason=str(one.reason))
-                return [sentence, *self._too_late(one.due_at, one.finished_at or self._now)]
+                sentence = Text.NOT_IN_TIME(reason=str(occurrence.reason))
+                return [sentence, *self._too_late(occurrence.due_at, occurrence.finished_at or self._now)]
 
     def _skipped(self, reason: Reason | None, detail: str) -> Sentence:
         keeper = self._view.spec.keeper
@@ -256,23 +256,23 @@ class _Inquiry:
             case _:
                 return Text.SKIPPED_ITSELF(detail=detail)
 
-    def _upstream(self, one: Occurrence, jobs: str, reason: Reason) -> list[Sentence]:
-        """Return where to see what became of the job that it comes after, and what to type to have this one run.
+    def _upstream(self, occurrence: Occurrence, jobs: str, reason: Reason) -> list[Sentence]:
+        """Return the command that shows the upstream's run, and the command that runs this occurrence after all.
 
-        It is about the run that its gate saw, or a later one.
+        The upstream's run is the run that the gate saw, or a later run.
         """
         job = jobs.partition(", ")[0]
         newest = self._store.occurrences(OccurrenceFilter(job=job, scheduled_until=self._at), limit=_UPSTREAM_RUNS)
         for_it = next((other for other in newest if other.scheduled_for == self._at), None)
-        found = for_it or max(newest, key=lambda other: other.scheduled_for or self._at, default=None)
-        if found is None or found.state in {State.SUCCEEDED, State.SKIPPED}:
+        shown = for_it or max(newest, key=lambda other: other.scheduled_for or self._at, default=None)
+        if shown is None or shown.state in {State.SUCCEEDED, State.SKIPPED}:
             see = Text.SEE_WHY(command=f"cronsensus why {job} '{typed_time(self._at, self._zone)}'")
         else:
-            see = Text.SEE_RUN(command=f"cronsensus runs show {found.id}")
-        if for_it is None or one.retried_as is not None or reason is Reason.UPSTREAM_SUCCEEDED:
+            see = Text.SEE_RUN(command=f"cronsensus runs show {shown.id}")
+        if for_it is None or occurrence.retried_as is not None or reason is Reason.UPSTREAM_SUCCEEDED:
             return [see]
         if for_it.state is State.SUCCEEDED:
-            command = f"cronsensus runs retry {one.id} --downstream"
+            command = f"cronsensus runs retry {occurrence.id} --downstream"
             return [see, Text.UPSTREAM_SUCCEEDED_SINCE(command=command)]
         if for_it.state in {State.FAILED, State.CANCELLED, State.MISSED}:
             return [see, Text.RUN_UPSTREAM_AGAIN(command=f"cronsensus runs retry {for_it.id} --downstream")]
@@ -282,53 +282,57 @@ class _Inquiry:
         limit = self._policies.timeout
         return [] if limit is None or time <= limit + OVER_TIME else [Text.OVER_TIME(limit=limit)]
 
-    def _cancelled(self, one: Occurrence) -> Sentence | str:
-        reason, _ = reason_of(one.reason)
+    def _cancelled(self, occurrence: Occurrence) -> Sentence | str:
+        reason, _ = reason_of(occurrence.reason)
         if reason not in {Reason.REPLACED, Reason.RETIRED}:
             for act in self._store.trail(target=self._job, limit=200):
-                if act.action == "cancel" and act.details.get("occurrence") == one.id:
+                if act.action == "cancel" and act.details.get("occurrence") == occurrence.id:
                     time = self._local(act.at)
                     if act.why:
                         return Clause.BY_AT_BECAUSE(who=act.by, time=time, why=act.why)
                     return Clause.BY_AT(who=act.by, time=time)
-        return reason_clause(one.reason, self._policies) or Clause.NO_REASON()
+        return reason_clause(occurrence.reason, self._policies) or Clause.NO_REASON()
 
     def _later_ones(self, occurrences: Sequence[Occurrence]) -> list[Sentence]:
         sentences: list[Sentence] = []
-        for one in occurrences:
-            if one.origin is not Origin.SCHEDULE and one.retry_of is not None:
-                sentences.append(Text.TRIED_AGAIN(run=one.retry_of, again=one.id, state=one.state))
-            elif one.origin is Origin.BACKFILL and any(other.id != one.id for other in occurrences):
-                sentences.append(Text.BACKFILLED(run=one.id, state=one.state))
+        for occurrence in occurrences:
+            if occurrence.origin is not Origin.SCHEDULE and occurrence.retry_of is not None:
+                sentences.append(Text.TRIED_AGAIN(run=occurrence.retry_of, again=occurrence.id, state=occurrence.state))
+            elif occurrence.origin is Origin.BACKFILL and any(other.id != occurrence.id for other in occurrences):
+                sentences.append(Text.BACKFILLED(run=occurrence.id, state=occurrence.state))
         return sentences
 
     # --- no occurrence was made ---------------------------------------------------------------------------------------
 
-    def _range(self, one: LedgerRange) -> list[Sentence]:
-        why = reason_clause(one.range.reason, self._policies)
-        found: dict[str, Value] = {"time": self._local(one.decided_at), "delay": one.decided_at - self._at, "why": why}
-        reason, _ = reason_of(one.range.reason)
+    def _range(self, ledger_range: LedgerRange) -> list[Sentence]:
+        why = reason_clause(ledger_range.range.reason, self._policies)
+        values: dict[str, Value] = {
+            "time": self._local(ledger_range.decided_at),
+            "delay": ledger_range.decided_at - self._at,
+            "why": why,
+        }
+        reason, _ = reason_of(ledger_range.range.reason)
         match reason:
             case Reason.PAUSED:
                 return [self._paused()]
             case Reason.OVERLAP:
-                return [self._blocked(one) or Text.NO(why=why)]
+                return [self._blocked(ledger_range) or Text.NO(why=why)]
             case Reason.RETIRED:
                 return [Text.NO_RETIRED()]
             case Reason.COALESCED:
-                others = (one.range.count or 1) - 1
-                late = Text.FOUND_LATE_TOGETHER(**found, others=others) if others else Text.FOUND_LATE(**found)
-                sentences = [late, *self._kept(one)]
+                others = (ledger_range.range.count or 1) - 1
+                late = Text.FOUND_LATE_TOGETHER(**values, others=others) if others else Text.FOUND_LATE(**values)
+                sentences = [late, *self._kept(ledger_range)]
             case Reason.LATE | Reason.NO_CATCH_UP | Reason.BEYOND_WINDOW:
-                sentences = [Text.FOUND_LATE(**found)]
+                sentences = [Text.FOUND_LATE(**values)]
             case _:
-                sentences = [Text.NO_STATE(state=one.range.state, why=why)]
+                sentences = [Text.NO_STATE(state=ledger_range.range.state, why=why)]
         return sentences + self._no_node_at(self._at)
 
-    def _kept(self, one: LedgerRange) -> list[Sentence]:
-        """Return which of the nominal times that passed meanwhile was run."""
-        kept = self._nominals.next_after(one.range.last)
-        return [Text.KEPT_TIME(time=self._local(kept))] if kept is not None and kept <= one.decided_at else []
+    def _kept(self, ledger_range: LedgerRange) -> list[Sentence]:
+        """Return the nominal time that ran in place of all that passed meanwhile."""
+        kept = self._nominals.next_after(ledger_range.range.last)
+        return [Text.KEPT_TIME(time=self._local(kept))] if kept is not None and kept <= ledger_range.decided_at else []
 
     def _paused(self) -> Sentence:
         stretch = self._stretch()
@@ -351,10 +355,10 @@ class _Inquiry:
                 return stretch
         return None
 
-    def _blocked(self, one: LedgerRange) -> Sentence | None:
+    def _blocked(self, ledger_range: LedgerRange) -> Sentence | None:
         where = OccurrenceFilter(job=self._job, scheduled_until=self._at - MICROSECOND)
         for earlier in self._store.occurrences(where, limit=100):
-            if earlier.created_at <= one.decided_at <= (earlier.finished_at or self._now):
+            if earlier.created_at <= ledger_range.decided_at <= (earlier.finished_at or self._now):
                 run, overlap, time = earlier.id, self._policies.overlap, earlier.scheduled_for
                 if time is None:
                     return Text.NO_OVERLAP(run=run, overlap=overlap)
@@ -385,7 +389,7 @@ class _Inquiry:
         return UNDECIDED, [due, *(self._no_node_at(self._now) or [Text.NODES_WILL_LOOK()])]
 
     def _no_node_at(self, at: datetime) -> list[Sentence]:
-        """Return a sentence if no node was alive at ``at``; what another program keeps needs none."""
+        """Return a sentence if no node was alive at ``at``. A job of another program needs no node."""
         if self._view.spec.keeper is not None:
             return []
         sentence = nodes_alive_at(self._store, at).sentence(self._zone)

@@ -1,4 +1,4 @@
-"""What is examined of nodes, jobs and runs: whether anybody does the work, and what does not get done."""
+"""Checks of nodes, jobs and runs: whether anybody does the work, and what does not get done."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ OVERDUE = timedelta(seconds=60)
 _A_DAY = timedelta(days=1)
 LATELY = timedelta(hours=1)
 IN_A_ROW = 3
-"""Failures from which on a job is worth a look."""
+"""Failures in a row from which a job is reported."""
 OWN_CONNECTIONS = 4
-"""What a node keeps open on a server, whatever it runs."""
+"""Connections that a node keeps open, whatever it runs."""
 SPARE_CONNECTIONS = 20
-"""Of what is proposed: for locks, this command, the application, and what the server keeps for its owner."""
+"""Connections on top of a proposed limit: for locks, this command, the application, and the server's reserve."""
 _MORE_CONNECTIONS = {
     "postgresql": "ALTER SYSTEM SET max_connections = {}; and restart the server",
     "mysql": "SET GLOBAL max_connections = {}; and the same in its configuration",
@@ -56,7 +56,7 @@ _MENDS = {
 
 
 def check_circles(store: Store) -> Iterator[Check]:
-    """Find jobs that come after each other in a circle, which several programs make together."""
+    """Find cycles of dependencies. No program declares a cycle alone: several make it together."""
     for circle in without_circles(rules_of(every_edge(store)))[1]:
         names = " → ".join((circle[-1], *circle))
         text = f"{names} come after each other, so each waits for the last, and is skipped when its wait_for is over"
@@ -64,12 +64,12 @@ def check_circles(store: Store) -> Iterator[Check]:
 
 
 def check_nodes(store: Store) -> Iterator[Check]:
-    """Find out whether nodes are alive, whether some died, and whether they are of one release."""
+    """Check whether nodes are alive, whether some died, and whether all are of the same release."""
     sessions = store.sessions()
     lives = lives_of(store, sessions)
-    living = [one for one in sessions if lives[one.id].is_alive]
-    live = [one for one in living if one.is_node]
-    lost = [one for one in sessions if one not in living]
+    living = [session for session in sessions if lives[session.id].is_alive]
+    live = [node for node in living if node.is_node]
+    lost = [session for session in sessions if session not in living]
     if not live:
         if idle := needs_no_node(store, living):
             yield Check("nodes", OK_LEVEL, f"no node is alive, and {idle}")
@@ -78,60 +78,62 @@ def check_nodes(store: Store) -> Iterator[Check]:
             level = FAIL if jobs else WARN
             known = (
                 "known to be alive"
-                if any(lives[one.id].state == "unknown" for one in lost)
+                if any(lives[node.id].state == "unknown" for node in lost)
                 else "alive, so nothing runs"
             )
             text = f"no node is {known} ({format_count(jobs, 'job')})"
             yield Check("nodes", level, text, "cronsensus run MODULE:ATTR")
     else:
-        names = shorten(", ".join(dict.fromkeys(one.node for one in live)), 100)
+        names = shorten(", ".join(dict.fromkeys(node.node for node in live)), 100)
         yield Check("nodes", OK_LEVEL, f"{len(live)} alive: {names}")
-        if all(one.state == "draining" for one in live):
+        if all(node.state == "draining" for node in live):
             yield Check("nodes", WARN, "all of them drain, so nothing new starts", "cronsensus run MODULE:ATTR")
         yield from _without_jobs(store, live)
-    # A process without a node that holds nothing is missed by nobody: each deploy of guarded functions leaves some.
-    for one in [one for one in lost if one.is_node or one.holds][:5]:
-        life = lives[one.id]
+    # A lost process that is no node and holds nothing does no harm: each deploy of guarded functions leaves some.
+    for node in [node for node in lost if node.is_node or node.holds][:5]:
+        life = lives[node.id]
         yield Check(
             "nodes",
-            FAIL if one.holds and not live else WARN,
-            f"{one.node} (session {one.id}) is {life.sentence}; it holds {one.holds or 'nothing'}",
-            _MENDS[life.state] if one.holds or life.state != "gone" else "see the end of its log, if it was not meant",
+            FAIL if node.holds and not live else WARN,
+            f"{node.node} (session {node.id}) is {life.sentence}; it holds {node.holds or 'nothing'}",
+            _MENDS[life.state] if node.holds or life.state != "gone" else "see the end of its log, if it was not meant",
         )
     now = store.now()
-    died = [one for one in store.sessions(ended=True) if one.state == "dead" and one.is_node]
-    for one in died[:5]:
-        if one.ended_at is not None and now - one.ended_at < LATELY:
-            text = f"{one.node} died {relative_time(one.ended_at, now)} ({one.ended_why})"
+    died = [session for session in store.sessions(ended=True) if session.state == "dead" and session.is_node]
+    for node in died[:5]:
+        if node.ended_at is not None and now - node.ended_at < LATELY:
+            text = f"{node.node} died {relative_time(node.ended_at, now)} ({node.ended_why})"
             yield Check("nodes", WARN, text, "see the end of its log, and what it ran: cronsensus nodes list --ended")
-    yield from _mixed("releases", "release", live, lambda one: shorten(one.release, 20))
+    yield from _mixed("releases", "release", live, lambda node: shorten(node.release, 20))
     for twice in find_twice_declared(live)[:_SHOWN]:
         yield Check("programs", WARN, twice.sentence, "give each program a namespace= of its own; see where they start")
     if (lacking := describe_strangers(live)) is not None:
         then = "normal during a deploy that adds and removes jobs; two programs: give each a namespace= of its own"
         yield Check("programs", WARN, lacking, then)
-    yield from _mixed("versions", "version of cronsensus", live, lambda one: one.version)
+    yield from _mixed("versions", "version of cronsensus", live, lambda node: node.version)
     yield from check_zone_rules(live, now)
 
 
 def _without_jobs(store: Store, live: list[SessionView]) -> Iterator[Check]:
-    """Find nodes whose program declared no job when it started, unless they have run one since, added at run time."""
+    """Find nodes whose program declared no job at its start and that have run no job added at run time."""
     idle = [
-        one for one in live if not one.functions and not store.occurrences(OccurrenceFilter(session=one.id), limit=1)
+        node
+        for node in live
+        if not node.functions and not store.occurrences(OccurrenceFilter(session=node.id), limit=1)
     ]
     if idle and (store.counts().jobs or any(every_job(store, retired=True))):
-        names = shorten(", ".join(dict.fromkeys(one.node for one in idle)), 100)
+        names = shorten(", ".join(dict.fromkeys(node.node for node in idle)), 100)
         text = f"{names} declare{'s' if len(idle) == 1 else ''} no job, and can run none of those in the store"
         yield Check("nodes", FAIL, text, "import the modules that declare jobs where the node's program starts")
 
 
 def check_connections(store: Store, described: dict[str, Any]) -> Iterator[Check]:
-    """Compare the connections that the live nodes may need with those that the server has for all together."""
+    """Compare the connections that the live nodes may need with the server's limit."""
     most, raise_it = described.get("max_connections"), _MORE_CONNECTIONS.get(store.capabilities.name)
     live = live_nodes(store)
     if most is None or raise_it is None or not live:
         return
-    own, slots = OWN_CONNECTIONS * len(live), sum(one.concurrency for one in live)
+    own, slots = OWN_CONNECTIONS * len(live), sum(node.concurrency for node in live)
     text = (
         f"{own} of {format_count(len(live), 'live node')}, and {slots} more when each slot is in a run.transaction(); "
         f"max_connections is {most}"
@@ -144,7 +146,7 @@ def check_connections(store: Store, described: dict[str, Any]) -> Iterator[Check
 
 
 def _mixed(name: str, what: str, live: list[SessionView], of: Callable[[SessionView], str]) -> Iterator[Check]:
-    several = sorted({of(one) for one in live})
+    several = sorted({of(session) for session in live})
     if len(several) > 1:
         yield Check(
             name,
@@ -177,19 +179,21 @@ def check_jobs(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
 
 def check_standstills(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
     """Find jobs that wait longer than their triggers say."""
-    found = list(every_standstill(store, zone))
-    for one in found[:_SHOWN]:
-        yield Check("standstill", FAIL, str(one.sentence), f"cronsensus jobs rewind '{one.view.spec.name}'")
-    if len(found) > _SHOWN:
+    standstills = list(every_standstill(store, zone))
+    for standstill in standstills[:_SHOWN]:
+        yield Check(
+            "standstill", FAIL, str(standstill.sentence), f"cronsensus jobs rewind '{standstill.view.spec.name}'"
+        )
+    if len(standstills) > _SHOWN:
         text = (
-            f"and {format_count(len(found) - _SHOWN, 'more job')} that "
-            f"stand{'s' if len(found) == _SHOWN + 1 else ''} still"
+            f"and {format_count(len(standstills) - _SHOWN, 'more job')} that "
+            f"stand{'s' if len(standstills) == _SHOWN + 1 else ''} still"
         )
         yield Check("standstill", FAIL, text, "cronsensus jobs rewind --all")
 
 
 def check_retired(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
-    """Find jobs that a release dropped lately, or of which something waits: perhaps an import was forgotten."""
+    """Find jobs that a release dropped lately, or that still have pending runs: perhaps an import was forgotten."""
     now = store.now()
     lost = {view.spec.name: view for view in find_lost_jobs(store, now - _A_DAY)}
     kept = {
@@ -201,19 +205,19 @@ def check_retired(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
     for name, view in sorted((lost | kept).items()):
         own = zone_of(view.spec.trigger, zone)
         if name in waiting and view.waiting_until is not None:
-            more = (
+            detail = (
                 f", and {format_count(waiting[name], 'run')} of it waiting; kept until "
                 f"{exact_time(view.waiting_until, own)}"
             )
         elif name in lost and view.retired_at is not None:
-            more = f" since {exact_time(view.retired_at, own)} ({relative_time(view.retired_at, now)})"
+            detail = f" since {exact_time(view.retired_at, own)} ({relative_time(view.retired_at, now)})"
         else:
             continue
-        then = (
+        next_step = (
             f"declare it again; if it is meant, scheduler.retired({name!r}) in the code, or "
             f"scheduler.remove_job({name!r}), which cancels what waits"
         )
-        yield Check("retired", WARN, f"no running release declares {name}{more}", then)
+        yield Check("retired", WARN, f"no running release declares {name}{detail}", next_step)
 
 
 def check_alerts(store: Store) -> Iterator[Check]:
@@ -229,13 +233,13 @@ def check_alerts(store: Store) -> Iterator[Check]:
 
 
 def check_failing(store: Store) -> Iterator[Check]:
-    """Find jobs of which the latest runs failed, one like the other."""
+    """Find jobs whose latest runs all failed."""
     ended = {State.SUCCEEDED, State.FAILED}
     names = [view.spec.name for view in islice(every_job(store), _LOOKED_AT)]
     parts = [names[first : first + _TOGETHER] for first in range(0, len(names), _TOGETHER)]
     pasts = [store.last_of(some, limit=_LATEST) for some in parts]  # of a batch: itself, not its items
     for name, past in sorted(ChainMap(*pasts).items()):
-        latest = [one for one in past.glances if one.state in ended]
+        latest = [glance for glance in past.glances if glance.state in ended]
         failed = list(takewhile(lambda one: one.state is State.FAILED, latest))
         if len(failed) >= IN_A_ROW:
             newest = store.occurrence(failed[0].id)
@@ -245,27 +249,33 @@ def check_failing(store: Store) -> Iterator[Check]:
 
 
 def check_waiting(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
-    """Look at the oldest pending runs: which nodes could run them?"""
+    """Explain why the oldest pending runs do not start."""
     now = store.now()
     seen: set[str] = set()
-    for one in store.occurrences(OccurrenceFilter(states=(State.PENDING,)), limit=_LOOKED_AT, newest_first=False):
-        if one.job in seen or now - one.due_at < max(OVERDUE, JUST_NOW):
+    for occurrence in store.occurrences(
+        OccurrenceFilter(states=(State.PENDING,)), limit=_LOOKED_AT, newest_first=False
+    ):
+        if occurrence.job in seen or now - occurrence.due_at < max(OVERDUE, JUST_NOW):
             continue
-        seen.add(one.job)
-        view = store.job(one.job)
+        seen.add(occurrence.job)
+        view = store.job(occurrence.job)
         if view is not None:
-            wait = why_it_waits(store, view, one, now, zone_of(view.spec.trigger, zone))
-            text = f"run {one.id} of {one.job} was due {relative_time(one.due_at, now)}. {wait.text}"
-            # Nodes are alive and free, and it is not theirs: an import was forgotten, or all are of another release.
+            wait = why_it_waits(store, view, occurrence, now, zone_of(view.spec.trigger, zone))
+            text = (
+                f"run {occurrence.id} of {occurrence.job} was due {relative_time(occurrence.due_at, now)}. {wait.text}"
+            )
+            # Nodes are free, and none has the function: an import was forgotten, or all are of another release.
             level = FAIL if wait.cause is Cause.FUNCTION else WARN
-            yield Check("waiting", level, text, f"cronsensus runs show {one.id}")
+            yield Check("waiting", level, text, f"cronsensus runs show {occurrence.id}")
 
 
 def check_unreadable(store: Store) -> Iterator[Check]:
-    """Read a part of everything there is; the store tells what it had to leave out."""
+    """Read a part of each kind of record, and report what the store could not read."""
     list(islice(every_job(store), _MAX_READ))
     for states in ((State.PENDING,), (State.RUNNING,), ()):
-        store.runs(*(one.id for one in store.occurrences(OccurrenceFilter(states=states), limit=_MAX_READ)))
+        store.runs(
+            *(occurrence.id for occurrence in store.occurrences(OccurrenceFilter(states=states), limit=_MAX_READ))
+        )
     store.sessions(ended=True, limit=_MAX_READ)
     store.locks(limit=_MAX_READ)
     store.trail(limit=_MAX_READ)

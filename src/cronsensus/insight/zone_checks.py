@@ -1,4 +1,4 @@
-"""What is examined of zone rules: whether all nodes have the same ones, and whether they are of this year."""
+"""Checks of zone rules: whether all nodes have the same rules, and whether they are recent."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _SHOWN = 5
 
 
 def check_zone_rules(live: Sequence[SessionView], now: datetime) -> Iterator[Check]:
-    """Compare the zone rules that nodes told when they started; ``now`` is the store's clock."""
-    told = [one for one in live if one.zones]
-    zones = sorted({zone for one in told for zone in one.zones})
-    differing = [zone for zone in zones if len({one.zones[zone] for one in told if zone in one.zones}) > 1]
-    versions = sorted({one.tzdata for one in told})
+    """Compare the zone rules that nodes reported when they started; ``now`` is the store's clock."""
+    reporting = [node for node in live if node.zones]
+    zones = sorted({zone for node in reporting for zone in node.zones})
+    differing = [zone for zone in zones if len({node.zones[zone] for node in reporting if zone in node.zones}) > 1]
+    versions = sorted({node.tzdata for node in reporting})
     if differing:
         names = ", ".join(differing[:_SHOWN]) + (f" and {len(differing) - _SHOWN} more" if differing[_SHOWN:] else "")
-        text = f"nodes disagree on {names}, so jobs there may run twice or at the wrong time: {_by_version(told)}"
+        text = f"nodes disagree on {names}, so jobs there may run twice or at the wrong time: {_by_version(reporting)}"
         yield Check("zone rules", WARN, text, _UPGRADE)
-    elif told:
+    elif reporting:
         yield Check("zone rules", OK_LEVEL, f"the same on all nodes (tzdata {', '.join(versions)})")
-    old = [one for one in told if _is_old(one.tzdata, now)]
+    old = [node for node in reporting if _is_old(node.tzdata, now)]
     if old:
         yield Check("zone rules", WARN, f"older than a year: {_by_version(old)}", _UPGRADE)
 
@@ -37,12 +37,12 @@ def check_zone_rules(live: Sequence[SessionView], now: datetime) -> Iterator[Che
 def _by_version(nodes: Sequence[SessionView]) -> str:
     """Return which nodes have which version."""
     by_version: dict[str, dict[str, None]] = {}
-    for one in sorted(nodes, key=lambda one: (one.tzdata, one.node)):
-        by_version.setdefault(one.tzdata, {})[one.node] = None
+    for node in sorted(nodes, key=lambda node: (node.tzdata, node.node)):
+        by_version.setdefault(node.tzdata, {})[node.node] = None
     return "; ".join(f"tzdata {version}: {shorten(', '.join(names), 100)}" for version, names in by_version.items())
 
 
 def _is_old(version: str, now: datetime) -> bool:
-    """Whether a version is more than a year old for certain: it names its year, and in it the first release is a."""
-    found = re.match(r"(\d{4})[a-z]", version)
-    return found is not None and int(found[1]) + 2 <= now.year
+    """Whether a version, such as ``2024a``, is certainly more than a year old by the year in its name."""
+    match = re.match(r"(\d{4})[a-z]", version)
+    return match is not None and int(match[1]) + 2 <= now.year

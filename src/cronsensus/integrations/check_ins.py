@@ -1,7 +1,7 @@
-"""Tell a service for cron monitoring when a scheduled run begins and ends: it notices what does not happen at all.
+"""Send check-ins to a service for cron monitoring when a scheduled run begins and ends: it notices missing runs.
 
 Both functions listen to a scheduler's events, so nothing waits for the service, and a check-in may be lost with its
-process. Each run has one id, made of its number: where another node takes it over, it goes on under that.
+process. The id of a check-in is made of the run's number, so it stays the same if another node takes the run over.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from cronsensus.scheduler import Scheduler
 
 CATCH_UP = 2.0
-"""Seconds for which a process that ends waits for the pings that are left."""
+"""Seconds for which a process that ends waits for pending pings."""
 PAUSES = (0.5, 2.0)
-"""Seconds before a ping that did not arrive is tried again: of a run that has ended none follows."""
+"""Seconds before a lost ping is tried again: after the end of a run no other ping follows."""
 MOST_WAITING = 1_000
-"""Pings that wait; more are dropped, the oldest first."""
+"""Pending pings at most; further pings push out the oldest."""
 Status = Literal["begun", "succeeded", "failed"]
 Tell = Callable[[RunStarted | RunEnded, Status], None]
 
@@ -91,8 +91,8 @@ def sentry(scheduler: Scheduler, *, jobs: str | Sequence[str] = "*") -> None:
 def healthchecks(scheduler: Scheduler, url: str, *, jobs: str | Sequence[str] = "*") -> None:
     """Ping healthchecks.io, or a server of its kind, when a scheduled run begins and when it ends.
 
-    Each job has a check of its own: ``URL/SLUG/start``, then ``URL/SLUG`` or ``URL/SLUG/fail``. One that is not there
-    is made, with a period of a day: set its schedule and its time zone there.
+    Each job has its own check: ``URL/SLUG/start``, then ``URL/SLUG`` or ``URL/SLUG/fail``. A missing check is created,
+    with a period of a day: set its schedule and its time zone there.
 
     Args:
         scheduler: of each replica, before its start.
@@ -117,7 +117,7 @@ def healthchecks(scheduler: Scheduler, url: str, *, jobs: str | Sequence[str] = 
 
 
 def slug_of(job: str) -> str:
-    """Return the name of a job as these services write names; of one that they cannot write, with a hash.
+    """Return the name of a job in the form of these services; with a hash, if the form loses a part of it.
 
     Example:
         >>> slug_of("billing:Close day")

@@ -1,4 +1,4 @@
-"""What another scheduler's jobs become here: the program that is written, and what differs."""
+"""Migration from another scheduler: the program that is written, and what differs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _MAKERS = {"any_of": any_of, "at": at, "cron": cron, "every": every}
 
 
 class NoEquivalent(Exception):
-    """A schedule, or a job, that cannot be written here; says why, and what to write instead."""
+    """A schedule, or a job, without an equivalent; the message says why, and what to write instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Something that is not the same here, or not there at all."""
+    """A difference, or something that has no equivalent."""
 
     job: str | None
     text: str
@@ -40,10 +40,10 @@ class Migration:
 
 
 def made_from(text: str) -> Trigger:
-    """Return the trigger that a text of our own makes.
+    """Return the trigger of a text that this library wrote.
 
     Raises:
-        NoEquivalent: it makes none: here it never fires, say.
+        NoEquivalent: it makes no trigger, for instance because it never fires.
     """
     try:
         made: Trigger = eval(text, {"__builtins__": {}}, dict(_MAKERS))  # noqa: S307 - our own text, to see that it holds
@@ -69,7 +69,7 @@ def name_of_zone(zone: Any, *, setting: str) -> str:
 
 
 def write_duration(value: Any, what: str) -> str:
-    """Return a duration as the text of a literal; raises ``NoEquivalent`` where it is none of ours."""
+    """Return a duration as the text of a literal; raises ``NoEquivalent`` if it is out of bounds."""
     try:
         return quoted(format_duration(parse_duration(value, what=what)))
     except CronsensusError as error:
@@ -77,7 +77,7 @@ def write_duration(value: Any, what: str) -> str:
 
 
 def write_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
-    """Return the arguments of a call as texts; raises ``NoEquivalent`` where one has none."""
+    """Return the arguments of a call as texts; raises ``NoEquivalent`` if an argument has no text."""
     found = [write_literal(value, "args") for value in args]
     if all(name.isidentifier() and not keyword.iskeyword(name) for name in kwargs):
         return [*found, *(f"{name}={write_literal(value, 'kwargs')}" for name, value in kwargs.items())]
@@ -88,7 +88,7 @@ def write_literal(value: Any, what: str) -> str:
     """Return the text of a value.
 
     Raises:
-        NoEquivalent: it has none, as an object of a program's own.
+        NoEquivalent: it has none, such as an object of the program.
     """
     text = _text_of(value)
     try:
@@ -110,5 +110,5 @@ def _text_of(value: Any) -> str:
 
 
 def write_comment(text: str) -> str:
-    """Return a line of a comment, which no text can end."""
+    """Return a text as a comment on a single line."""
     return "# " + "".join(sign if sign.isprintable() else "?" for sign in text)

@@ -5,8 +5,8 @@
     enqueue ── traceparent ──▶ the run's headers ──▶ claim ──▶ span of the attempt ──▶ the job's own spans
                                                                  └── ended by run.ended: state, reason, error
 
-The span begins where the function does, and ends when the store has taken the end. So what it says about a run is what
-the ledger says. Needs ``pip install "cronsensus[otel]"``.
+The span begins with the function, and ends when the store has recorded the end. So its attributes are those of the
+ledger. Needs ``pip install "cronsensus[otel]"``.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, SpanContext, Tracer, TracerProvider
 
 MOST_OPEN = 10_000
-"""Spans that are kept open; of more, which only lost events can make, the oldest end without a word on their runs."""
+"""Open spans at most. If lost events leave more, the oldest are ended without the outcome of their runs."""
 MOST_KNOWN = 1_000
-"""Runs that are not over, of which the span of the last attempt is known."""
+"""Unfinished runs of which the span of the last attempt is remembered."""
 EXTRA = "opentelemetry"
 FAILED = frozenset({"failed", "crashed", "refused"})
-"""Ends that make a span one of an error, also without an exception."""
+"""Ends that mark a span as an error, also without an exception."""
 FINAL = frozenset({"succeeded", "failed", "cancelled", "skipped"})
 
 _format = TraceContextTextMapPropagator()
@@ -54,9 +54,9 @@ _log = Logger("cronsensus.opentelemetry")
 
 
 def trace_runs(scheduler: Scheduler, *, tracer_provider: TracerProvider | None = None) -> None:
-    """Have each attempt that this scheduler's node runs be a span, and each run know the span that enqueued it.
+    """Make a span for each attempt on this scheduler's node, linked to the span that enqueued its run.
 
-    Without a provider that records, nothing is made, and nothing is written with a run.
+    Without a provider that records, no span is made, and nothing is written with a run.
 
     Args:
         scheduler: of each replica, and of each program that only enqueues; before its start.
@@ -77,7 +77,7 @@ def trace_runs(scheduler: Scheduler, *, tracer_provider: TracerProvider | None =
 
 
 def _current_headers() -> Mapping[str, str] | None:
-    """Return the trace context of this code, as W3C's Trace Context writes it; ``None``: it is in no span."""
+    """Return the current trace context in the form of W3C's Trace Context; ``None``: there is no span."""
     if not trace.get_current_span().get_span_context().is_valid:
         return None
     headers: dict[str, str] = {}
@@ -99,7 +99,7 @@ class _Tracing(Admission):
 
 
 class _Attempt(InContext):
-    """What a run has of its span, which is made when its function is about to be called, here or in a child process."""
+    """The span of a run; it is made when its function is about to be called, here or in a child process."""
 
     def __init__(self, spans: _Spans, claim: Claim) -> None:
         self._spans = spans
@@ -117,18 +117,18 @@ class _Attempt(InContext):
 
 
 class EnteredElsewhere(InContext):
-    """In the process of a job: the attempt's span, which is open in the process of its node."""
+    """The attempt's span in a job's own process; it is open in the process of the node."""
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         self._headers = headers
 
     def enter_context(self) -> None:
-        """Have spans of the job's own be children of it."""
+        """Make the job's own spans children of it."""
         contexts.attach(_format.extract(self._headers))
 
 
 class _Spans:
-    """The open spans of one scheduler."""
+    """The open spans of a scheduler."""
 
     def __init__(self, scheduler: Scheduler, tracer: Tracer, *, uses_global: bool) -> None:
         self._scheduler = scheduler
@@ -145,17 +145,17 @@ class _Spans:
         self._known: OrderedDict[int, SpanContext] = OrderedDict()
 
     def are_wanted(self) -> bool:
-        """Whether there is a provider. Until there is one no event is made, and no run has anything of a span."""
+        """Whether there is a provider. Without one no events and no spans are made."""
         if not self._subscribed:
             if self._uses_global and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
                 return False
-            # Before a run starts: the end of one that started before is told only if its function returns.
+            # Before a run starts: the end of a run that started earlier has an event only if its function returns.
             self._scheduler.on(RunEnded, self._end_span)
             self._subscribed = True
         return True
 
     def start_span(self, claim: Claim) -> Span | None:
-        """Start the span of an attempt; ``None``: it could not be, which costs no run."""
+        """Start the span of an attempt; ``None``: that failed, which must not stop the run."""
         try:
             return self._start_span(claim)
         except Exception:  # noqa: BLE001 - logged; a provider, a sampler and a processor are the application's
@@ -171,9 +171,9 @@ class _Spans:
         enqueued = trace.get_current_span(_format.extract(claim.headers or {})).get_span_context()
         before = self._known.get(claim.id)
         links = [
-            trace.Link(one, {"cronsensus.link": word})
-            for one, word in ((enqueued, "enqueued"), (before, "attempt before"))
-            if one is not None and one.is_valid
+            trace.Link(enqueuing_span, {"cronsensus.link": word})
+            for enqueuing_span, word in ((enqueued, "enqueued"), (before, "attempt before"))
+            if enqueuing_span is not None and enqueuing_span.is_valid
         ]
         span = self._open_span(claim.job, attributes, at, links)
         if span.is_recording():
@@ -181,7 +181,7 @@ class _Spans:
         return span
 
     def _open_span(self, job: str, attributes: Mapping[str, Any], at: datetime, links: list[trace.Link]) -> Span:
-        # A trace of its own: a run may begin days after it was enqueued, and one span may enqueue a thousand.
+        # A new trace: a run may begin days after it was enqueued, and a single span may enqueue a thousand.
         return self._tracer.start_span(
             f"process {job}", contexts.Context(), trace.SpanKind.CONSUMER,
             attributes, links, to_micros(at) * 1000, record_exception=False, set_status_on_exception=False,
@@ -224,12 +224,12 @@ class _Spans:
 
 
 def _describe_claim(claim: Claim) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "messaging.system": "cronsensus", "messaging.operation.name": "process", "messaging.operation.type": "process",
         "messaging.destination.name": claim.job, "messaging.message.id": str(claim.id), "cronsensus.job": claim.job,
         "cronsensus.run": claim.id, "cronsensus.key": claim.key, "cronsensus.attempt": claim.attempt,
         "cronsensus.token": claim.token, "cronsensus.session": claim.session, "cronsensus.origin": claim.origin.value,
     }  # fmt: skip
     if claim.scheduled_for is not None:
-        found["cronsensus.scheduled_for"] = format_instant(claim.scheduled_for)
-    return found
+        attributes["cronsensus.scheduled_for"] = format_instant(claim.scheduled_for)
+    return attributes

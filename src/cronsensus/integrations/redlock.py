@@ -8,12 +8,12 @@
     note    all at once: keep that token, where the lock is still ours; a majority must
     valid   for TTL - what this took - a margin that is wider than the clocks drift apart in that time
 
-Why the token grows from holder to holder: the next one's majority has a server in common with the majority that noted
-this one's. There it got the lock after this one's time was over, so after the token was noted; and so it reads it. A
-server that was restarted empty has forgotten both. Then its clock stands in: no token is less than the time in
-microseconds, so the token grows as long as the servers' clocks agree better than holders follow each other.
+Why the token grows from holder to holder: the next holder's majority shares a server with the majority that kept this
+holder's token. On that server the next holder got the lock after this holder's time was over, so it reads the token. A
+server that was restarted empty has lost both. Then its clock stands in: no token is less than the time in microseconds,
+so the token grows as long as the servers' clocks differ by less than the time between two holders.
 
-What it cannot do is in ``docs/locks.md``: nothing here is proof against clocks that jump, or a server that forgets.
+The limits are in ``docs/locks.md``: nothing here is safe against clocks that jump, or a server that loses data.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from cronsensus.stores.wait_queues import WaitQueues
 from cronsensus.timing.clock import Clock, SystemClock
 
 LOOK_AGAIN = 0.25
-"""Seconds after which a waiter tries without a notification: one may be lost, or the holder be dead."""
+"""Seconds after which a waiter tries without a notification: it may be lost, or the holder may be dead."""
 AFTER_A_TIE = (0.003, 0.03)
 """Bounds of the random seconds before the next try after a tie: several had some masters each, and none a majority.
-The upper one doubles with each tie, so that the same processes do not collide again."""
+The upper bound doubles with each tie, so that the same processes do not collide again."""
 MOST_TIES = 4
 TOKEN_KEPT = timedelta(days=7)
 """The time for which a server keeps the last token of an unused lock; then its clock stands in."""
@@ -75,7 +75,7 @@ if tonumber(redis.call('GET', KEYS[2]) or 0) < tonumber(ARGV[2]) then
 end
 return 1
 """)
-# Where a server has forgotten it, the lock is taken anew, but does not count: others may have had it there meanwhile.
+# If a server has lost the lock, it is set anew but does not count: others may have had it there meanwhile.
 _EXTEND = Script("""
 local holder = redis.call('GET', KEYS[1])
 if holder == ARGV[1] then
@@ -101,13 +101,13 @@ _LOOK = Script("return redis.call('GET', KEYS[1])")
 
 
 class RedlockBackend(LockBackend):
-    """The locks of one set of masters and namespace."""
+    """The locks of a set of masters in a namespace."""
 
     def __init__(self, urls: Sequence[str], namespace: str = "default", clock: Clock | None = None) -> None:
         """Use the masters that ``urls`` name for locks; nothing is connected yet.
 
         Raises:
-            InvalidOption: a URL that names no server, or servers that make no majority.
+            InvalidOption: a URL without a server, or servers that cannot make a majority.
         """
         super().__init__()
         self.clock = clock or SystemClock()
@@ -129,7 +129,7 @@ class RedlockBackend(LockBackend):
     # --- taking -------------------------------------------------------------------------------------------------------
 
     def try_lock(self, request: LockRequest, waiter: Waiter | None = None, *, look: bool = True) -> Lease | None:  # noqa: ARG002 - costs nothing
-        """Try to have the lock at a majority; if it is refused, look whether its holders live."""
+        """Try to acquire the lock at a majority; if it is refused, check whether its holders live."""
         lease, holders = self._try(request)
         if self._reclaim_dead(request.name, holders):
             lease, holders = self._try(request)
@@ -143,7 +143,7 @@ class RedlockBackend(LockBackend):
         asked_at = self.clock.monotonic()
         patience = _patience(request.ttl)
         keys, mine = self._keys(request.name), me.encode()
-        # A process with some masters that waits for slow ones keeps all others from a majority, so it hurries.
+        # A process that has some masters and waits for slow ones blocks all others, so it hurries.
         taken = self._masters.ask(
             _TAKE,
             keys,
@@ -191,11 +191,11 @@ class RedlockBackend(LockBackend):
                 else:
                     self._renew_in(lease, wait)
 
-        # The timer's thread must not wait for servers, so renewals have threads of their own.
+        # The timer's thread must not wait for servers, so renewals have their own threads.
         self._renewals[lease] = self._monitor.timer.call_after(seconds, lambda: submit_renewal(step))
 
     def _reclaim_dead(self, name: str, holders: Counter[str]) -> bool:
-        """Free the locks of processes of this host that are gone; ``True``: there was one."""
+        """Free the locks of processes of this host that are gone; ``True``: there was such a lock."""
         dead = [holder for holder in holders if _is_dead(holder)]
         for holder in dead:
             self._masters.ask(_FREE, self._keys(name), holder.encode(), b"", enough=self._decided(lambda _: True))

@@ -1,4 +1,4 @@
-"""Independent Redis servers, asked all at once; a dead or slow one delays no call."""
+"""Calls to independent Redis servers in parallel; a dead or slow server delays no call."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from cronsensus.timing.clock import Clock
 _log = Logger("cronsensus.lock")
 
 SLOWEST = 0.5
-"""Seconds to wait for a server at most; the others have answered long before."""
+"""Seconds to wait for a server at most; by then the others have answered long ago."""
 A_MOMENT = 0.02
 """Seconds to wait for the slower servers when the faster ones do not agree."""
 
 
 class Script:
-    """A script, and the hash by which a server that has seen it knows it."""
+    """A Lua script, and the hash by which a server that has run it before knows it."""
 
     def __init__(self, text: str) -> None:
         self.text = text.encode()
@@ -39,9 +39,9 @@ class Script:
 
 @dataclass(eq=False)
 class Round:
-    """One question to all, and the answers so far: by server, what it said, or why it did not.
+    """A call to all servers, and the answers so far: by server, its answer or its error.
 
-    Once the wait is over it changes no more: later answers are dropped.
+    Once the wait is over it does not change: later answers are dropped.
     """
 
     masters: int
@@ -52,7 +52,7 @@ class Round:
     over: bool = False
 
     def note(self, master: int, answer: Any) -> None:
-        """Take an answer."""
+        """Record an answer."""
         with self.changed:
             if self.over:
                 return
@@ -68,9 +68,9 @@ class Round:
         return self.masters - len(self.said) - len(self.failed)
 
     def wait(self, timeout: float, *, most: int | None = None) -> None:
-        """Wait until there is enough, or all have answered, or the time is up.
+        """Wait until there are enough answers, or all have answered, or the time is up.
 
-        Where ``most`` have answered, and it is not enough, the others have only a moment more.
+        When ``most`` have answered, and that is not enough, wait only a moment more for the others.
         """
 
         def is_over() -> bool:
@@ -84,14 +84,14 @@ class Round:
 
 
 Question = tuple[Round, Script, Sequence[bytes], Sequence[bytes], float]
-"""Which round, what is run with which keys and arguments, and until when it is worth asking (monotonic seconds)."""
+"""A round, its script with keys and arguments, and until when it is worth sending (monotonic seconds)."""
 
 
 class Master:
-    """One server: a thread that asks it one thing after the other, over one connection."""
+    """A server: a thread that sends it scripts one after the other, over a single connection."""
 
     def __init__(self, number: int, url: RedisUrl, clock: Clock) -> None:
-        """Make a way to a server; nothing is opened yet."""
+        """Prepare; no connection is opened yet."""
         self.number = number
         self.url = url
         self._clock = clock
@@ -101,7 +101,7 @@ class Master:
         self._lock = threading.Lock()
 
     def ask(self, question: Question) -> None:
-        """Ask in time; returns at once."""
+        """Queue a script for this server; returns at once."""
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name=f"cronsensus-{self.url.where}", daemon=True)
@@ -109,51 +109,51 @@ class Master:
         self._questions.put(question)
 
     def close(self) -> None:
-        """End the thread, once it has asked what it was told to."""
+        """End the thread after the queued scripts."""
         self._questions.put(None)
 
     def _work(self) -> None:
         while (question := self._questions.get()) is not None:
-            asked, script, keys, arguments, until = question
+            round_, script, keys, arguments, until = question
             if self._clock.monotonic() >= until:
-                asked.note(self.number, TimeoutError(f"{self.url.where} was still busy with what it was asked before"))
+                round_.note(self.number, TimeoutError(f"{self.url.where} was still busy with what it was asked before"))
                 continue
             try:
-                asked.note(self.number, self._run(script, keys, arguments))
+                round_.note(self.number, self._run(script, keys, arguments))
             except Exception as error:  # noqa: BLE001 - it is the answer of this server
                 self._hang_up()
-                asked.note(self.number, error)
+                round_.note(self.number, error)
         self._hang_up()
 
     def _run(self, script: Script, keys: Sequence[bytes], arguments: Sequence[bytes]) -> Any:
         connection = self._connection or self._connect()
-        rest = (b"%d" % len(keys), *keys, *arguments)
+        tail = (b"%d" % len(keys), *keys, *arguments)
         try:
-            connection.send_command(b"EVALSHA", script.sha, *rest)
+            connection.send_command(b"EVALSHA", script.sha, *tail)
             return connection.read_response()
         except exceptions.NoScriptError:
-            connection.send_command(b"EVAL", script.text, *rest)
+            connection.send_command(b"EVAL", script.text, *tail)
             return connection.read_response()
 
     def _connect(self) -> DriverConnection:
         host, port = self.url.hosts[0]
-        given = connection_options(self.url)
+        options = connection_options(self.url)
         for limit in ("socket_timeout", "socket_connect_timeout"):
-            given[limit] = min(given[limit], SLOWEST)
+            options[limit] = min(options[limit], SLOWEST)
         kind = Connection if self.url.tls is None else SSLConnection
-        self._connection = connection = cast("DriverConnection", kind(**given, host=host, port=port))
+        self._connection = connection = cast("DriverConnection", kind(**options, host=host, port=port))
         connection.connect()
         return connection
 
     def _hang_up(self) -> None:
-        """Use no connection again on which anything went wrong: its next answer could be the one before."""
+        """Drop a connection on which anything went wrong: its next answer could belong to the previous script."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.disconnect()
 
 
 class Masters:
-    """All of them."""
+    """All servers of a majority."""
 
     def __init__(self, urls: Sequence[str], clock: Clock) -> None:
         """Read the URLs; nothing is opened yet.
@@ -181,7 +181,7 @@ class Masters:
 
     @property
     def urls(self) -> list[RedisUrl]:
-        """Where they are."""
+        """The URLs of the servers."""
         return [master.url for master in self._all]
 
     def ask(
@@ -193,7 +193,7 @@ class Masters:
         worth_asking_for: float = float("inf"),
         hurried: bool = False,
     ) -> Round:
-        """Ask all at once, and return when there is ``enough``; all do what they are asked, sooner or later.
+        """Run a script on all servers in parallel, and return when there is ``enough``; all run it sooner or later.
 
         Args:
             script: run by each.

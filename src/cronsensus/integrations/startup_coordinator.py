@@ -1,8 +1,8 @@
 """``StartupCoordinator``: named locks for programs that share out tasks at their start.
 
-On one host it is two locks in one: on a file, which the kernel frees when its process dies, and in the store. So the
-guarantee never depends on the store there, also while some workers can reach it and others cannot. Without a store it
-is the file's alone.
+On a single host it uses two locks: on a file, which the kernel frees when its process dies, and in the store. So the
+guarantee does not depend on the store there, even while only some workers can reach it. Without a store only the file
+counts.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ SINGLE_INSTANCE = "SINGLE_INSTANCE_MODE"
 
 
 class StartupCoordinator:
-    """Gives a name to one worker at a time, until that releases it or dies.
+    """Gives a name to one worker at a time, until that worker releases it or dies.
 
-    It remembers nothing: a worker that asks after the release gets the name again. What is to be done once is for
+    It remembers nothing: after the release another worker gets the name. For tasks that must run once, use
     ``Scheduler.startup``.
 
-    Nothing is ever cleared by deleting keys. What a dead process of this host held is free at once, because its process
-    is seen to be gone; what one of another host held is free when its ``ttl`` is over.
+    Nothing is ever cleared by deleting keys. Names of a dead process of this host are free at once, because its death
+    is noticed; names of a process of another host are free when their ``ttl`` is over.
 
     Args:
         where: the URL of a store such as ``redis://localhost``, or a client of redis-py (sync or asyncio). Any store's
@@ -64,13 +64,13 @@ class StartupCoordinator:
     ) -> None:
         if fallback not in {"file", None}:
             raise InvalidOption(f"fallback={fallback!r}: choose 'file' or None")
-        # Named once, here: the program may change its working directory later.
+        # Resolved once, here: the program may change its working directory later.
         given = lock_dir or os.environ.get(LOCK_DIR)
         self._folder = Path(given or _own_folder()).expanduser().absolute()
         self._is_own_folder = not given
         in_folder = f"file://{quote(str(self._folder))}"
         self._url = in_folder if where is None else where if isinstance(where, str) else url_of(where)
-        # Then there is one lock, and nothing to fall back on: a second one in the same folder would keep us out.
+        # Then there is a single lock, and no fallback: a second lock in the same folder would lock this worker out.
         self._is_files_alone = self._url.startswith("file:")
         self._makes_folder = self._url == in_folder
         self._fallback = None if self._is_files_alone else fallback
@@ -91,7 +91,7 @@ class StartupCoordinator:
 
         Args:
             name: of the task.
-            ttl: how long a worker that is gone without a trace keeps it; renewed while this one lives.
+            ttl: how long a worker keeps it that is gone without a trace; renewed while this worker lives.
 
         Raises:
             StoreUnavailable: the store cannot be reached, and there is no fallback.
@@ -101,7 +101,7 @@ class StartupCoordinator:
         if name in self._held:
             return False
         locks: list[Lease] = []
-        # Put down before the first wait: two tasks of one worker must not both go on from here.
+        # Recorded before the first wait: two tasks of the same worker must not both go on from here.
         self._held[name] = locks
         try:
             got = await self._acquire(name, ttl, locks)
@@ -113,16 +113,16 @@ class StartupCoordinator:
         return got
 
     async def release(self, name: str) -> bool:
-        """Give the name back; ``False`` if this worker does not have it, and then nothing changes.
+        """Release the name; ``False``: this worker does not have it, and nothing changes.
 
         Raises:
             LeaseLost: another worker has it by now.
-            StoreError: the store cannot be asked; the name is free when its ``ttl`` is over.
+            StoreError: the store does not answer; the name is free when its ``ttl`` is over.
         """
         return await self._release(name)
 
     async def _acquire(self, name: str, ttl: Duration, locks: list[Lease]) -> bool:
-        # Where all are on one host, the file comes first, also while the store can be reached: of two workers one may
+        # If all are on one host, the file comes first, even while the store can be reached: of two workers one may
         # reach it and the other not.
         if self.single_instance and self._fallback is not None and not await self._acquire_file(name, ttl, locks):
             return False
@@ -155,7 +155,7 @@ class StartupCoordinator:
         return True
 
     async def _acquire_file(self, name: str, ttl: Duration, locks: list[Lease]) -> bool:
-        """Take the lock on a file; ``False``: another worker has it. Where files cannot be locked, go on without."""
+        """Acquire the lock on a file; ``False``: another worker has it. If files cannot be locked, go on without."""
         on_file = Lock(f"file://{quote(str(self._folder))}", name, ttl=ttl, blocking=False)
         try:
             await asyncio.to_thread(self._make_folder)
@@ -178,7 +178,7 @@ class StartupCoordinator:
         locks = self._held.pop(name, None)
         if not locks:
             return False
-        # They are no longer referred to elsewhere, so they are released also when the caller is cancelled.
+        # Nothing else refers to them any more, so they are released even if the caller is cancelled.
         releasing = asyncio.ensure_future(on_worker(partial(_release_all, locks)))
         try:
             await asyncio.shield(releasing)
@@ -188,7 +188,7 @@ class StartupCoordinator:
         return True
 
     def _notice_fork(self) -> None:
-        """Leave to the parent what it held when this process was forked."""
+        """Leave the parent's locks to the parent; called in a forked child."""
         if self._process != os.getpid():
             self._process = os.getpid()
             _of_the_parent.append(self._held)
@@ -221,7 +221,7 @@ def _own_folder() -> str:
 
 
 def _require_ours(folder: Path) -> None:
-    """Raise unless only this user can write in a folder: its name is known, and anybody may have made it before.
+    """Raise unless only this user can write in a folder: its name is public, and anybody may have made it before.
 
     Raises:
         PermissionError: it is another user's, or others may write there, or it is a link.

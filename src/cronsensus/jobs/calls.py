@@ -1,4 +1,4 @@
-"""Calls that are to be enqueued: the function's own arguments on one side, the options of the call on the other.
+"""Calls to enqueue: the function's arguments are kept apart from the options of the call.
 
 So a function may have a parameter of any name, and a type checker sees the arguments of each call.
 """
@@ -40,9 +40,9 @@ class CallOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[R_co]):
-    """One call of a job, checked and not enqueued yet. ``job.call`` and ``job.options(…).call`` make them.
+    """A call of a job, checked and not enqueued yet. ``job.call`` and ``job.options(…).call`` make calls.
 
-    ``enqueue_many`` takes any number of them. A call without a key may be enqueued again: it is another one then.
+    ``enqueue_many`` takes any number of calls. A call without a key may be enqueued again, which makes another run.
 
     Example:
         >>> from cronsensus.scheduler import Scheduler
@@ -55,8 +55,8 @@ class Call(Generic[R_co]):
 
     Attributes:
         item: what the store gets: the job's name, arguments as JSON, and the options.
-        on_mismatch: what another payload under a known key is.
-        on_failed: what becomes of a key whose run ended without success.
+        on_mismatch: what to do about another payload under a known key.
+        on_failed: what to do if the run under a known key ended without success.
     """
 
     item: Item
@@ -83,8 +83,8 @@ def read_options(job: str, options: Mapping[str, Any], zone: str) -> Call[Any]:
     Text of a time without an offset is of ``zone``.
 
     Raises:
-        InvalidOption: an unknown option, or one that makes no sense; the message says what to write.
-        InvalidDuration: as it says.
+        InvalidOption: an unknown or invalid option; the message says what to write.
+        InvalidDuration: an invalid duration.
     """
     known = CallOptions.__annotations__
     if wrong := [
@@ -93,49 +93,49 @@ def read_options(job: str, options: Mapping[str, Any], zone: str) -> Call[Any]:
         if name not in known
     ]:
         raise InvalidOption("; ".join(wrong))
-    given = {name: value for name, value in options.items() if value is not None}
-    if "delay" in given and "at" in given:
+    options_given = {name: value for name, value in options.items() if value is not None}
+    if "delay" in options_given and "at" in options_given:
         raise InvalidOption("delay and at both say when; give one of them")
-    if "key" in given:
-        check_key(given["key"])
-    if "priority" in given:
-        Policies.read({"priority": given["priority"]})
-    on_mismatch, on_failed = given.get("on_mismatch", "error"), given.get("on_failed", "keep")
+    if "key" in options_given:
+        check_key(options_given["key"])
+    if "priority" in options_given:
+        Policies.read({"priority": options_given["priority"]})
+    on_mismatch, on_failed = options_given.get("on_mismatch", "error"), options_given.get("on_failed", "keep")
     check_choice(on_mismatch, OnMismatch, what="on_mismatch")
     check_choice(on_failed, OnError, what="on_failed")
     item = Item(
         job=job,
-        key=given.get("key"),
-        delay=parse_duration(given["delay"], what="delay") if "delay" in given else timedelta(0),
-        due_at=instant_in(given["at"], zone, "at") if "at" in given else None,
-        priority=given.get("priority"),
-        expires_in=parse_duration(given["expires"], what="expires") if "expires" in given else None,
+        key=options_given.get("key"),
+        delay=parse_duration(options_given["delay"], what="delay") if "delay" in options_given else timedelta(0),
+        due_at=instant_in(options_given["at"], zone, "at") if "at" in options_given else None,
+        priority=options_given.get("priority"),
+        expires_in=parse_duration(options_given["expires"], what="expires") if "expires" in options_given else None,
     )
     return Call(item, on_mismatch, on_failed)
 
 
-def require_call(given: Call[T], job: str | None = None) -> Call[T]:
-    """Return what ``enqueue_many`` was given.
+def require_call(call: Call[T], job: str | None = None) -> Call[T]:
+    """Check and return a call that ``enqueue_many`` was given.
 
     Raises:
         InvalidOption: it is no call, or a call of another job than ``job``.
     """
-    if not isinstance(given, Call):
+    if not isinstance(call, Call):
         raise InvalidOption(
-            f"enqueue_many takes calls, and {_show_value(given)} is none; "
+            f"enqueue_many takes calls, and {_show_value(call)} is none; "
             "write enqueue_many(job.call(one) for one in …), or job.options(key=…).call(one)"
         )
-    if job is not None and given.item.job != job:
+    if job is not None and call.item.job != job:
         raise InvalidOption(
-            f"{job!r} was given a call of {given.item.job!r}; write scheduler.enqueue_many(…) for calls of several jobs"
+            f"{job!r} was given a call of {call.item.job!r}; write scheduler.enqueue_many(…) for calls of several jobs"
         )
-    return given
+    return call
 
 
 def with_arguments(
     item: Item, args: tuple[Any, ...], kwargs: Mapping[str, Any], function: Function | None, spec: JobSpec | None
 ) -> Item:
-    """Return the call with arguments, as a store keeps them.
+    """Return the call with arguments in the form of the store.
 
     Args:
         item: the call.
@@ -146,7 +146,7 @@ def with_arguments(
 
     Raises:
         InvalidOption: the function cannot be called with them.
-        InvalidPayload: one is neither JSON nor what its annotation names; or they are too large.
+        InvalidPayload: an argument is neither JSON nor of its annotation; or they are too large.
     """
     if not args and not kwargs:
         # The job's own arguments; they were checked where the job was declared, unless it has none.
@@ -162,22 +162,26 @@ def with_arguments(
 
 
 def refuse_options(job: str, kwargs: Mapping[str, Any], function: Function | None) -> None:
-    """Refuse options among the arguments of a call that was given none by ``options``.
+    """Refuse options of a call among its arguments, if ``options`` was not used.
 
     A function that takes any keyword, or that this process does not have, would get the key as an argument, and each
-    repeat would be a run of its own.
+    repeat would be another run.
 
     Raises:
-        InvalidOption: as said; with what to write.
+        InvalidOption: there is such an argument; the message says what to write.
     """
     signature = None if function is None else function.signature
     takes = {} if signature is None else signature.parameters
-    found = {name: value for name, value in kwargs.items() if name in CallOptions.__annotations__ and name not in takes}
-    if not found:
+    misplaced = {
+        name: value for name, value in kwargs.items() if name in CallOptions.__annotations__ and name not in takes
+    }
+    if not misplaced:
         return
-    write = ", ".join(f"{name}={_show_value(value)}" for name, value in found.items())
-    name = next(iter(found))
-    sure = signature is not None and not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in takes.values())
+    write = ", ".join(f"{name}={_show_value(value)}" for name, value in misplaced.items())
+    name = next(iter(misplaced))
+    sure = signature is not None and not any(
+        parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in takes.values()
+    )
     otherwise = "" if sure else f". If {job!r} takes arguments of that name, write .options().enqueue(…, {write})"
     raise InvalidOption(
         f"`{name}` is an option of the call and no argument of {job!r}; write .options({write}).enqueue(…) instead of "
@@ -186,7 +190,7 @@ def refuse_options(job: str, kwargs: Mapping[str, Any], function: Function | Non
 
 
 def _hint_of_meant(function: Function, kwargs: Mapping[str, Any]) -> str:
-    """Return what was perhaps meant by arguments that do not fit."""
+    """Return a hint on arguments that do not fit."""
     from difflib import get_close_matches
 
     takes = () if function.signature is None else function.signature.parameters

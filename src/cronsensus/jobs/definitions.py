@@ -1,4 +1,4 @@
-"""Define jobs: in code, by decorators, and at run time, by name."""
+"""Define jobs: in code by decorators, and at run time by name."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _JOB_OPTIONS = {
 
 
 class Definitions:
-    """The jobs of a scheduler, and how they come to be, change and go."""
+    """The jobs of a scheduler: declares, adds, changes and removes them."""
 
     def __init__(self, acts: Acts, operations: Operations, started: Callable[[], bool]) -> None:
-        """Define jobs by ``acts``; what is declared while ``started`` is put into the store at once."""
+        """Define jobs by ``acts``; a job that is declared while ``started`` is put into the store at once."""
         self._acts = acts
         self._declared = acts.declared
         self._operations = operations
@@ -53,7 +53,7 @@ class Definitions:
 
     @property
     def jobs(self) -> dict[str, Job[..., Any]]:
-        """The jobs that this process declares, and those that it added at run time and did not remove, by name."""
+        """By name, the jobs that this process declares, and those that it added at run time and did not remove."""
         return dict(self._jobs)
 
     def job(
@@ -79,11 +79,11 @@ class Definitions:
     ) -> Declare:
         """Declare a job. The function stays what it was: calling it calls it.
 
-        A parameter annotated with ``Run`` is given the run. On a started scheduler the job is put into the store at
-        once, and counts as added at run time: no release declares it, and it stays until ``remove_job``.
+        A parameter annotated with ``Run`` gets the run. On a started scheduler the job is put into the store at once,
+        and counts as added at run time: no release declares it, and it stays until ``remove_job``.
 
         Args:
-            trigger: when it runs by itself. ``None``: only when told to.
+            trigger: when it runs by itself. ``None``: only on request.
             name: unique in the namespace. Defaults to the function's own.
             executor: ``"async"``, ``"thread"`` or ``"process"``. Defaults to ``"async"`` for an async function, else
                 ``"thread"``.
@@ -92,20 +92,19 @@ class Definitions:
             items: makes each run a *batch*: the function is called once for each item, by whichever node has a free
                 slot. A list, or a function that returns or yields the items (async, too): called once a run, by one
                 node, up to a million items. ``concurrency``, ``retries``, ``timeout`` and so on are an item's.
-            item_key: makes of an item the text that names it in its batch. Defaults to the item itself.
+            item_key: returns the text that names an item in its batch. Defaults to the item itself.
             tolerate: how many items may fail in a batch that succeeds: a number, or a share as ``"5%"``. Defaults to 0.
-            stop_after: with so many failed items, no further one is begun. Defaults to trying all.
-            collect: is called when all items are done, with an iterator over what they returned; its result is that of
-                the batch.
+            stop_after: after so many failed items, no further item is started. Defaults to trying all.
+            collect: is called when all items are done, with an iterator over their results; its result is the batch's.
             shards: makes each run a batch of so many calls without an item: ``run.shard`` of ``run.shards``.
-            after: jobs that must have ended first, each for the same nominal time: ``[extract, rates]``. Without a
-                trigger of its own it has theirs. ``{hourly: "all_in_period", rates: "latest_before"}`` says which of
-                their times count, where they have other schedules.
+            after: jobs that must have ended first, each for the same nominal time: ``[extract, rates]``. Without its
+                own trigger the job has theirs. ``{hourly: "all_in_period", rates: "latest_before"}`` chooses which of
+                their times count, if they have other schedules.
             when: how they must have ended: ``"succeeded"`` (the default), ``"ended"`` or ``"failed"``; or a mapping.
                 Otherwise the run is skipped: upstream failed, skipped or missing.
             wait_for: how long a run waits for them, from its creation on. Defaults to a day.
-            overdue: no success for so long is told, where an ``Alert`` asks for it.
-            slow: a run that takes longer is told, likewise.
+            overdue: the longest time without a success, for alerts that include ``"overdue"``.
+            slow: the longest time of a run, for alerts that include ``"slow"``.
             policies: see ``Policies``; durations may be seconds, ``timedelta``, or text like ``"15m"``.
 
         Raises:
@@ -113,7 +112,7 @@ class Definitions:
             InvalidOption: an unknown or impossible option.
             InvalidTrigger: ``trigger`` is something else.
             InvalidPayload: arguments that are not JSON.
-            UnsupportedFunction: no function, or one that the executor cannot run.
+            UnsupportedFunction: no function, or a function that the executor cannot run.
         """
         _require_job_options(policies)
         # Here and not in the decorator: without its parentheses, @scheduler.job calls nothing but this.
@@ -126,29 +125,29 @@ class Definitions:
 
         def decorate(function: Callable[..., Any]) -> Any:
             plain = function.function if isinstance(function, Job) else function
-            looked_at = inspect_function(plain, name=name, executor=executor)
-            refuse_method(looked_at)
-            batch = read_batch(looked_at, of_batch, tuple(args), kwargs or {})
+            inspected = inspect_function(plain, name=name, executor=executor)
+            refuse_method(inspected)
+            batch = read_batch(inspected, of_batch, tuple(args), kwargs or {})
             if batch is not None:
-                looked_at = dataclasses.replace(looked_at, registered=looked_at.registered.with_part(batch))
-            chosen, options = trigger, dict(policies)
-            behind = read_after(looked_at.name, of_after, trigger, self._declared, policies)
-            if behind is not None:
-                chosen, options = behind.trigger, {**DEFAULTS, **policies}
-                looked_at = dataclasses.replace(looked_at, registered=looked_at.registered.with_part(behind.results))
+                inspected = dataclasses.replace(inspected, registered=inspected.registered.with_part(batch))
+            own_trigger, options = trigger, dict(policies)
+            upstreams = read_after(inspected.name, of_after, trigger, self._declared, policies)
+            if upstreams is not None:
+                own_trigger, options = upstreams.trigger, {**DEFAULTS, **policies}
+                inspected = dataclasses.replace(inspected, registered=inspected.registered.with_part(upstreams.results))
             declaration = dataclasses.replace(
-                declare(looked_at, chosen, args, kwargs, options),
+                declare(inspected, own_trigger, args, kwargs, options),
                 within=None if overdue is None else parse_duration(overdue, what="overdue"),
                 takes=None if slow is None else parse_duration(slow, what="slow"),
-                after=None if behind is None else behind.after,
+                after=None if upstreams is None else upstreams.after,
             )
-            # Not ``chosen``: the trigger of what it comes after was looked at where that was declared.
-            log_other_meanings(looked_at.name, trigger)
+            # Not ``own_trigger``: the trigger of its upstreams was checked where they were declared.
+            log_other_meanings(inspected.name, trigger)
             if self._started():
                 return self._declare_late(declaration)
             self._declared.add_job(declaration)
-            made = self._make_job(looked_at.name, plain, lambda: self._declared.specs_by_name[looked_at.name])
-            self._jobs[looked_at.name] = made
+            made = self._make_job(inspected.name, plain, lambda: self._declared.specs_by_name[inspected.name])
+            self._jobs[inspected.name] = made
             return made
 
         return decorate
@@ -158,42 +157,42 @@ class Definitions:
     @overload
     def function(self, /, *, name: str | None = None, executor: Executor | None = None) -> Callable[[F], F]: ...
     def function(self, function: Any = None, /, *, name: str | None = None, executor: Executor | None = None) -> Any:
-        """Register a function for jobs that are added at run time; the function itself comes back.
+        """Register a function for jobs that are added at run time; returns the function itself.
 
-        With parentheses or without.
+        To be written with parentheses or without.
 
         Args:
-            function: what stands below it, without parentheses.
-            name: what ``add_job`` calls it. Defaults to the function's own.
+            function: the decorated function, without parentheses.
+            name: its name for ``add_job``. Defaults to the function's own.
             executor: as for ``job``.
 
         Raises:
             DuplicateJob, InvalidOption, UnsupportedFunction: as ``job``.
         """
 
-        def register(one: F) -> F:
-            plain = one.function if isinstance(one, Job) else one
+        def register(decorated: F) -> F:
+            plain = decorated.function if isinstance(decorated, Job) else decorated
             looked_at = inspect_function(plain, name=name, executor=executor)
             refuse_method(looked_at)
             self._declared.add_function(looked_at)
-            return one
+            return decorated
 
         return register if function is None else register(function)
 
     def forget_job(self, name: str) -> None:
-        """Forget a job that was just declared and is declared anew, before anything is started."""
+        """Remove a job that was just declared and is declared anew, before anything is started."""
         self._declared.remove_job(name)
         self._jobs.pop(name, None)
 
     def retired(self, name: str, *, reason: str = "") -> None:
-        """Say that a job which this code declares no more is gone on purpose.
+        """Declare that a job which this code no longer declares is gone on purpose.
 
-        Where the decorator used to be: ``scheduler.retired("backup")``. A job that no running release declares is
-        otherwise taken for one that a deploy has lost: alerts and ``cronsensus doctor`` tell of it. The line may go
-        when every node runs a release that has it. ``remove_job`` says the same of a job without a deploy.
+        Write it where the decorator was: ``scheduler.retired("backup")``. Otherwise a job that no running release
+        declares counts as lost by a deploy: alerts and ``cronsensus doctor`` report it. The line may be removed when
+        every node runs a release that has it. ``remove_job`` does the same without a deploy.
 
         Args:
-            name: of the job; one that never was does no harm.
+            name: of the job; an unknown name does no harm.
             reason: for the trail.
 
         Raises:
@@ -209,11 +208,10 @@ class Definitions:
     def define(self) -> None:
         """Put the jobs that this code declares into the store; for a program that enqueues, and runs no node.
 
-        A node does so when it starts, and a call of ``enqueue`` for a job that is new. In a transaction of one's own on
-        SQLite that would wait for itself, so a program that begins with one calls this first. Jobs that another release
-        declares stay.
+        A node does so when it starts, and ``enqueue`` for a new job. Inside your own transaction on SQLite ``enqueue``
+        would wait for itself, so call this before the first transaction. Jobs that another release declares stay.
 
-        Idempotent: a job that stands there as declared is left alone.
+        Idempotent: a job that is in the store as declared is left alone.
 
         Raises:
             StoreError: the store could not do it.
@@ -240,16 +238,16 @@ class Definitions:
     ) -> Job[..., Any]:
         """Add a job while running: a name, the name of a registered function, and its arguments.
 
-        Every node that has the function runs it. A function at the top level of a module that is not registered yet is
-        registered by this, in this process: enough where each replica makes the same call when it starts. Otherwise put
-        ``@scheduler.function()`` above it, where every node imports it: no node imports what a store names.
+        Every node that has the function runs the job. A function at the top level of a module is registered by this
+        call, in this process: enough if each replica makes the same call when it starts. Otherwise put
+        ``@scheduler.function()`` above it, where every node imports it: no node imports a name from the store.
 
-        Idempotent: the same definition again changes nothing. With ``replace=True`` another one takes the place of the
-        old, as a whole: what is not given has its default; nominal times already decided stay decided, and a pause
+        Idempotent: the same definition again changes nothing. With ``replace=True`` another definition replaces the old
+        one as a whole: options that are not given get their defaults; decided nominal times stay decided, and a pause
         goes on. So each replica may make the call when it starts, and a deploy with another cron just changes it.
 
-        Not prevented: the last call counts, also that of an older release, whose replica starts again during a deploy.
-        Of ``@scheduler.job`` the newest release's definition stands.
+        Not prevented: the last call counts, even if it is that of an older release whose replica restarts during a
+        deploy. With ``@scheduler.job`` the newest release's definition holds.
 
         Args:
             function: the function itself, a job, or the name of a registered function.
@@ -263,22 +261,22 @@ class Definitions:
 
         Raises:
             UnknownJob: no such function is registered here.
-            UnsupportedFunction: a function that is not registered, and that another process could not import by name.
+            UnsupportedFunction: the function is not registered, and another process could not import it by name.
             DuplicateJob: the name is taken by a job with another definition; with ``replace``, by one declared in code.
             InvalidOption, InvalidTrigger, InvalidPayload: as ``job``.
             StoreError: the store could not do it.
         """
         _require_job_options(policies)
-        found = self._find_function(function)
-        given, named = check_arguments(found, require_trigger(trigger), tuple(args), kwargs or {})
+        registered = self._find_function(function)
+        positional, named = check_arguments(registered, require_trigger(trigger), tuple(args), kwargs or {})
         spec = JobSpec(
             name=name,
-            function=found.name,
+            function=registered.name,
             trigger=None if trigger is None else trigger.in_zone(self._declared.zone),
-            args=given,
+            args=positional,
             kwargs=named,
             policies=Policies.read(dict(policies), self._declared.base),
-            executor=found.registered.executor,
+            executor=registered.registered.executor,
             source="runtime",
         )
         require_room_for_jitter(spec)
@@ -290,9 +288,9 @@ class Definitions:
         from cronsensus.node.executors.importing import loading_program
 
         if loading_program():
-            # For a job's own process, which may come long after the call of its node: a job that was removed or
-            # replaced since must not come back by that.
-            return self._added_job(spec, found)
+            # This is a job's own process, which may start long after its node made the call: a job that was removed or
+            # replaced since must not come back.
+            return self._added_job(spec, registered)
         view = self._acts.opened.ready().job(name)
         if view is not None and view.retired_at is None and view.spec.digest != spec.digest:
             if view.spec.source == "code":
@@ -306,7 +304,7 @@ class Definitions:
                     "its place, use change_job, or choose another name"
                 )
         self._acts.define_jobs([spec], by)
-        return self._added_job(spec, found)
+        return self._added_job(spec, registered)
 
     @twin(add_job)
     def aadd_job(self) -> None:
@@ -322,13 +320,13 @@ class Definitions:
         by: str | None = None,
         **policies: Unpack[PolicyOptions],
     ) -> None:
-        """Change what is given of a job that was added at run time; the rest stays.
+        """Change the given options of a job that was added at run time; the others stay.
 
-        Nominal times already decided stay decided.
+        Decided nominal times stay decided.
 
         Raises:
             UnknownJob: there is none.
-            InvalidOption: it is declared in code, or an option makes no sense.
+            InvalidOption: it is declared in code, or an option is invalid.
             InvalidTrigger, InvalidPayload: as ``job``.
             StoreError: the store could not do it.
         """
@@ -342,10 +340,10 @@ class Definitions:
             kwargs=old.kwargs if isinstance(kwargs, Unset) else dict(kwargs),
             policies=Policies.read(dict(policies), old.policies),
         )
-        found = self._declared.find_function(old.function)
-        if found is not None:
-            given, named = check_arguments(found, changed.trigger, changed.args, changed.kwargs)
-            changed = dataclasses.replace(changed, args=given, kwargs=named)
+        registered = self._declared.find_function(old.function)
+        if registered is not None:
+            positional, named = check_arguments(registered, changed.trigger, changed.args, changed.kwargs)
+            changed = dataclasses.replace(changed, args=positional, kwargs=named)
         require_room_for_jitter(changed)
         if not isinstance(trigger, Unset):
             log_other_meanings(name, trigger)
@@ -360,8 +358,8 @@ class Definitions:
     def remove_job(self, name: str, *, by: str | None = None, reason: str = "") -> bool:
         """Retire a job that was added at run time; ``False`` when it is retired already. Its ledger stays.
 
-        Of a job that no running release declares any more it says that this is meant: then neither alerts nor
-        ``cronsensus doctor`` tell of it.
+        For a job that no running release declares any more, it records that this is on purpose: then neither alerts nor
+        ``cronsensus doctor`` report it.
 
         Raises:
             UnknownJob: there is none.
@@ -389,9 +387,9 @@ class Definitions:
             return self._declared.function(function)
         if isinstance(function, Job):
             return self._declared.function(function.spec.function)
-        found = self._declared.registered_as(function)
-        if found is not None:
-            return found
+        registered = self._declared.registered_as(function)
+        if registered is not None:
+            return registered
         from cronsensus.node.executors.importing import require_importable
 
         if not callable(function):
@@ -405,9 +403,9 @@ class Definitions:
                 f"add_job needs a function that every node can find by name: {error}. Or put @scheduler.function() "
                 "above it, where every node imports it"
             ) from None
-        looked_at = inspect_function(function, name=None, executor=None)
-        self._declared.add_function(looked_at)
-        return looked_at
+        inspected = inspect_function(function, name=None, executor=None)
+        self._declared.add_function(inspected)
+        return inspected
 
     def _runtime_spec(self, name: str, instead: str) -> JobSpec:
         view = self._acts.opened.ready().job(name)

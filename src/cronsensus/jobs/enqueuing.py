@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class Declared(Named, Protocol[R_co]):
-    """A job of which it is known what its function returns: a ``Job``."""
+    """A job whose result type is known: a ``Job``."""
 
     def trigger(
         self, *, downstream: bool = False, key: str | None = None, by: str | None = None, reason: str = ""
@@ -44,18 +44,18 @@ class Declared(Named, Protocol[R_co]):
 
 
 class Enqueuing:
-    """Enqueue calls of jobs, and find what stands under a key."""
+    """Enqueues calls of jobs, and finds runs by key."""
 
     def __init__(self, acts: Acts) -> None:
         """Operate by ``acts``."""
         self._acts = acts
 
     def enqueue(self, job: str | Named, /, *args: Any, **kwargs: Any) -> Handle:
-        """Ask for one run of a job with these arguments, on whichever node is free first.
+        """Enqueue a run of a job with these arguments, on the first node that is free.
 
         Args:
             job: a job, or its name.
-            args: JSON values, or what the function's annotations name. None at all, also no ``kwargs``: the job's own.
+            args: JSON values, or values of the function's annotations. Without any arguments: the job's own.
             kwargs: likewise, by name. A key, a delay and the like are no arguments: they go into ``options``.
 
         Raises:
@@ -86,7 +86,7 @@ class Enqueuing:
 
         Args:
             job: a job, or its name.
-            options: as ``Job.options`` has them.
+            options: as for ``Job.options``.
 
         Raises:
             InvalidOption, InvalidDuration: an unknown option, or one that makes no sense.
@@ -99,11 +99,11 @@ class Enqueuing:
         return (spec and spec.zone) or self._acts.declared.zone
 
     def next_time(self, job: JobSpec) -> datetime | None:
-        """Return when a job is to be decided next; see ``Job.next_time``."""
+        """Return the nominal time that is decided next; see ``Job.next_time``."""
         return next_time(self._acts.opened.ready(), job)
 
     def enqueue_many(self, calls: Iterable[Call[T]]) -> list[Handle[T]]:
-        """Enqueue calls of one job, or of several, a thousand in one step of the store.
+        """Enqueue calls of one or several jobs, a thousand in a step of the store.
 
         Atomic: for each thousand of them, not for all. If it failed half-way repeat it: those with keys are not made
         twice.
@@ -118,7 +118,7 @@ class Enqueuing:
             PayloadMismatch: other arguments stand under the key of a call; all the other calls were enqueued.
             StoreError: the store could not do it.
         """
-        wanted = self._acts.add_headers([require_call(one) for one in calls])
+        wanted = self._acts.add_headers([require_call(call) for call in calls])
         if any(one.item.key is None for one in wanted):
             refuse_while_loading("enqueues")
         made: list[Enqueued] = []
@@ -139,13 +139,13 @@ class Enqueuing:
         key: str | None = None,
         item_key: Callable[[Any], str | int] | None = None,
     ) -> Handle[Any]:
-        """Run a job once for each item, on whichever nodes have free slots; they begin while the list is read.
+        """Run a job once for each item, on all nodes with free slots; items start while the list is read.
 
         Args:
             job: a job, or its name. With ``items=``, its ``tolerate``, ``stop_after`` and ``collect`` hold.
             items: up to a million; each is passed by position.
             key: as in ``options``. A call that failed half-way is repeated with it: no item is enqueued twice.
-            item_key: makes of an item the text that names it. Defaults to the job's, or the item itself.
+            item_key: returns the text that names an item. Defaults to the job's, or the item itself.
 
         Raises:
             UnknownJob: neither this process nor the store has such a job.
@@ -180,7 +180,7 @@ class Enqueuing:
     # --- in a transaction of the caller's own ------------------------------------------------------------------------
 
     def enqueue_in(self, connection: Any, job: str | Named, /, *args: Any, **kwargs: Any) -> Handle:
-        """Ask for one run of a job that exists if, and only if, the caller's transaction commits.
+        """Enqueue a run that exists if, and only if, the caller's transaction commits.
 
         Until then nobody sees it, ``look``, ``wait`` and ``result`` of the handle raise ``NotCommittedYet``; and after
         a rollback, also to a savepoint, it never was. Delays and due times count from this call, not from the commit.
@@ -211,7 +211,7 @@ class Enqueuing:
         return (await self.aenqueue_many_in(connection, [self.call(job, *args, **kwargs)]))[0]
 
     def enqueue_many_in(self, connection: Any, calls: Iterable[Call[T]]) -> list[Handle[T]]:
-        """Enqueue calls of one job, or of several, in a transaction of the caller's own; see ``enqueue_in``.
+        """Enqueue calls of one or several jobs in the caller's transaction; see ``enqueue_in``.
 
         Args:
             connection: as for ``enqueue_in``.
@@ -242,7 +242,7 @@ class Enqueuing:
         try:
             made = await store.aenqueue_in(connection, items)
         except UnknownJob as unknown:
-            await asyncio.to_thread(self._acts.define_unknown, {one.job for one in items}, unknown)
+            await asyncio.to_thread(self._acts.define_unknown, {item.job for item in items}, unknown)
             made = await store.aenqueue_in(connection, items)
         return self._handles_in(wanted, made)
 
@@ -253,7 +253,7 @@ class Enqueuing:
     def _enqueue_calls(self, calls: Sequence[Call]) -> list[Enqueued]:
         by = self._acts.operator_name(None)
         return self._acts.act_and_hint(
-            {one.item.job for one in calls}, lambda store: enqueue_calls(store, calls, by=by), hint=False
+            {call.item.job for call in calls}, lambda store: enqueue_calls(store, calls, by=by), hint=False
         )
 
     def _raise_mismatch(self, calls: Sequence[Call[Any]], made: Sequence[Enqueued]) -> None:
@@ -273,13 +273,13 @@ class Enqueuing:
     @overload
     def find(self, job: str | Named, /, *, key: str) -> Handle | None: ...
     def find(self, job: str | Named, /, *, key: str) -> Handle | None:
-        """Return a handle on what stands under a key; ``None`` if nothing does, or no longer.
+        """Return a handle on the run under a key; ``None``: there is none, or no longer.
 
         Its ``look``, ``wait`` and ``result`` follow an operator's retry, which has another key.
 
         Args:
             job: a job, or its name.
-            key: as ``options(key=…)`` had it.
+            key: as in ``options(key=…)``.
 
         Raises:
             UnknownJob: neither this process nor the store has such a job.
@@ -328,7 +328,7 @@ class JobWithOptions(Generic[P, R_co]):
         self._options = options
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
-        """Ask for one run with these arguments and the options; see ``Scheduler.enqueue``."""
+        """Enqueue a run with these arguments and the options; see ``Scheduler.enqueue``."""
         return self._operations.enqueue_many([self.call(*args, **kwargs)])[0]
 
     @twin(enqueue)
@@ -336,7 +336,7 @@ class JobWithOptions(Generic[P, R_co]):
         """Do what ``enqueue`` does without blocking the event loop."""
 
     def enqueue_in(self, connection: Any, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
-        """Ask for one run that exists if the caller's transaction commits; see ``Scheduler.enqueue_in``."""
+        """Enqueue a run that exists if the caller's transaction commits; see ``Scheduler.enqueue_in``."""
         return self._operations.enqueue_many_in(connection, [self.call(*args, **kwargs)])[0]
 
     async def aenqueue_in(self, connection: Any, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
@@ -356,12 +356,12 @@ class JobWithOptions(Generic[P, R_co]):
 
 
 def _calls_in(calls: Iterable[Call[T]]) -> list[Call[T]]:
-    """Return the calls that are to be enqueued in a transaction of the caller's own.
+    """Return the calls to enqueue in the caller's transaction.
 
     Raises:
         InvalidOption: there are too many, or one wants what cannot be part of that.
     """
-    wanted = [require_call(one) for one in calls]
+    wanted = [require_call(call) for call in calls]
     if len(wanted) > MOST_AT_ONCE:
         raise InvalidOption(
             f"enqueue_many_in takes at most {MOST_AT_ONCE:,} calls, as one step, and these are {len(wanted):,}; "

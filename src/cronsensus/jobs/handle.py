@@ -1,4 +1,4 @@
-"""A handle on one occurrence: look at it, wait for its end, fetch its result."""
+"""A handle on an occurrence: read it, wait for its end, get its result."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ else:
 T = TypeVar("T")
 
 _PAGE = 100
-"""Results that one trip to a thread brings."""
+"""Results that are read at a time on a thread."""
 _FIRST_LOOK = 0.002
 _LONGEST_PAUSE = 0.25
 _GROWTH = 1.5
 
 
 class HasStore(Protocol):
-    """Something that can open its store, and knows how to wait for it."""
+    """Has a store, and the waits on it."""
 
     waits: Waits
 
@@ -53,10 +53,10 @@ class HasStore(Protocol):
 
 
 class TypesOf(Protocol):
-    """What a job's results are read by."""
+    """Finds the types of a job's results."""
 
     def __call__(self, job: str, run: Occurrence | None = None) -> Types:
-        """Return the types of a run's result; without one, those of the items of the job's batches."""
+        """Return the types of a run's result; without a run, of the items of the job's batches."""
 
 
 def _without_types(job: str, run: Occurrence | None = None) -> Types:  # noqa: ARG001
@@ -69,9 +69,9 @@ def _no_operator() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Handle(Generic[R_co]):
-    """One occurrence, as the call that returned the handle found or made it. Its type tells what the function returns.
+    """An occurrence, as the call that returned the handle found or made it. Its type argument is the function's result.
 
-    Handles on one occurrence are equal, whichever calls returned them, and so a set holds it once.
+    Handles on the same occurrence are equal, whichever calls returned them.
 
     Example:
         >>> from cronsensus.scheduler import Scheduler
@@ -90,7 +90,7 @@ class Handle(Generic[R_co]):
         key: with ``job`` it names the occurrence for as long as that is kept.
         created: whether this call made it; ``False``: it stood under that key already.
         state: where it stood then.
-        created_at: when this call made it, by the store's clock; ``None``: it did not, or the store does not tell.
+        created_at: when this call made it, by the store's clock; ``None``: it did not, or the time is not known.
     """
 
     id: int
@@ -114,14 +114,14 @@ class Handle(Generic[R_co]):
         *,
         committed: bool = True,
     ) -> Handle[Any]:
-        """Make a handle of a store's answer.
+        """Make a handle from a store's answer.
 
         Args:
             enqueued: the answer.
-            opened: has the store.
-            types: knows what a job's function returns.
-            operator: who acts.
-            committed: it is in the store already; else the caller's transaction decides.
+            opened: where the store is.
+            types: finds the types of a job's results.
+            operator: returns who acts.
+            committed: whether it is in the store already; else the caller's transaction decides.
         """
         of_store = (enqueued.id, enqueued.job, enqueued.key, enqueued.created, enqueued.state)
         return cls(*of_store, opened, types, operator, committed, enqueued.created_at)
@@ -129,7 +129,7 @@ class Handle(Generic[R_co]):
     def look(self) -> Occurrence:
         """Return the occurrence as it is now; if it ended without success and was retried, its newest retry.
 
-        Job and key are compared: a store that lost its last moment gives the number of an occurrence to another one.
+        Job and key are compared: a store that lost its last commits gives an occurrence's number to another one.
 
         Raises:
             LookupError: it was pruned.
@@ -147,7 +147,7 @@ class Handle(Generic[R_co]):
         occurrence = store.occurrence(self.id)
         if occurrence is not None and (occurrence.job, occurrence.key) == (self.job, self.key):
             return occurrence
-        # Enqueued again under its key since the store lost it, it has another number.
+        # If it was enqueued again under its key since the store lost it, it has another number.
         if again := store.occurrences(OccurrenceFilter(job=self.job, key=self.key), limit=1):
             return again[0]
         if not self._committed:
@@ -169,14 +169,14 @@ class Handle(Generic[R_co]):
         )
 
     def wait(self, timeout: Duration | None = None) -> Occurrence:
-        """Block until the occurrence, or else its newest retry as ``look`` has it, is final, and return that.
+        """Block until the occurrence, or its newest retry as in ``look``, is final, and return that.
 
         Args:
-            timeout: ``None`` waits for as long as it takes.
+            timeout: how long to wait; ``None``: without a limit.
 
         Raises:
             TimeoutError: it is not final yet.
-            ConfigurationError: it is not, and to wait here would block an event loop on which async jobs run.
+            ConfigurationError: it is not final, and waiting here would block an event loop on which async jobs run.
         """
         return self._wait_for_end(timeout, "handle.wait()", "await handle.await_()")
 
@@ -212,8 +212,8 @@ class Handle(Generic[R_co]):
     def result(self, timeout: Duration | None = None) -> Any:
         """Block until the occurrence has succeeded and return what the job returned.
 
-        It comes as the function's return annotation names it, if this process has the function: dates, decimals, UUIDs,
-        enums, dataclasses, tuples. Else, or where it does not fit, as JSON gives it: a tuple as a list.
+        It has the type of the function's return annotation, if this process has the function: dates, decimals, UUIDs,
+        enums, dataclasses, tuples. Otherwise, or if it does not fit, it is plain JSON: a tuple is a list.
 
         Raises:
             RunFailed: it ended otherwise: failed, cancelled, skipped or missed.
@@ -236,7 +236,7 @@ class Handle(Generic[R_co]):
     # --- batches ----------------------------------------------------------------------------------------------------
 
     def progress(self) -> Children:
-        """Return how many items of this batch are in which state now; none of a run that is no batch.
+        """Return how many items of this batch are in each state now; a run that is no batch has none.
 
         Example:
             >>> from cronsensus.scheduler import Scheduler
@@ -258,20 +258,19 @@ class Handle(Generic[R_co]):
         """Do what ``progress`` does without blocking the event loop."""
 
     def results(self) -> Iterator[Any]:
-        """Give what the items of this batch that have succeeded by now returned, in the order of the list.
+        """Iterate over the results of the items of this batch that have succeeded by now, in the order of the list.
 
-        Read page by page, as they are asked for. If it was retried, as ``look`` has it, those of the retry come behind
-        them.
+        They are read page by page. If the batch was retried, as in ``look``, the results of the retry follow.
 
         Raises:
             LookupError, OccurrenceForgotten: as ``look``.
         """
         store = self._opened.store
-        batches = [one.id for one in _list_retries(store, self._find_occurrence(store))]
+        batches = [retry.id for retry in _list_retries(store, self._find_occurrence(store))]
         return iter(Results(store, batches, self._types(self.job)))
 
     async def aresults(self) -> AsyncIterator[Any]:
-        """Give what ``results`` gives without blocking the event loop: ``async for result in batch.aresults():``."""
+        """Iterate like ``results`` without blocking the event loop: ``async for result in batch.aresults():``."""
         import asyncio
 
         results = await asyncio.to_thread(self.results)
@@ -281,7 +280,7 @@ class Handle(Generic[R_co]):
 
     @require_reason
     def cancel(self, *, reason: str, by: str | None = None) -> State:
-        """Cancel it; of a batch no further item is begun, and those that run are asked to stop.
+        """Cancel it; of a batch no further item is started, and running items are asked to stop.
 
         Raises:
             InvalidTransition: it is final.
@@ -294,7 +293,7 @@ class Handle(Generic[R_co]):
         """Do what ``cancel`` does without blocking the event loop."""
 
     def retry(self, *, again: bool = False, by: str | None = None, reason: str = "") -> Handle[R_co]:
-        """Run it once more; see ``Scheduler.retry``, which also runs what comes after it.
+        """Run it once more; see ``Scheduler.retry``, which can also run its dependents again.
 
         Raises:
             InvalidTransition, LookupError, StoreError: as there.
@@ -309,7 +308,7 @@ class Handle(Generic[R_co]):
     def aretry(self) -> None:
         """Do what ``retry`` does without blocking the event loop."""
 
-    if not TYPE_CHECKING:  # a type checker knows that a handle cannot be awaited
+    if not TYPE_CHECKING:  # for type checkers a handle cannot be awaited
 
         def __await__(self) -> Iterator[Any]:
             """Raise, with what to write: a handle is there at once, and its run ends later.
@@ -334,22 +333,22 @@ class Handle(Generic[R_co]):
         return self._types(self.job, occurrence).read_result(occurrence.result)
 
     def _pauses_between_looks(self, timeout: Duration | None) -> Iterator[float]:
-        """Yield how long to wait after each look; there is a last look when the time is up."""
+        """Yield how long to wait after each read; the last read is when the time is up."""
         monotonic = self._opened.waits.monotonic
         until = None if timeout is None else monotonic() + parse_duration(timeout, what="timeout").total_seconds()
         pause = _FIRST_LOOK
         while True:
-            left = pause if until is None else until - monotonic()
-            if left <= 0:
+            remaining = pause if until is None else until - monotonic()
+            if remaining <= 0:
                 yield 0.0
                 return
-            yield min(pause, left)
+            yield min(pause, remaining)
             pause = min(pause * _GROWTH, _LONGEST_PAUSE)
 
     def _timeout_error(self, timeout: Duration | None) -> TimeoutError:
         seen = self.look()
         sessions = self._opened.store.sessions()
-        no_node = not any(one.ended_at is None and one.expires_in > timedelta(0) for one in sessions)
+        no_node = not any(session.ended_at is None and session.expires_in > timedelta(0) for session in sessions)
         hint = ", and no node is alive: scheduler.start(), or cronsensus run MODULE:ATTR" if no_node else ""
         return TimeoutError(
             f"occurrence {seen.id} of {self.job!r} is not final after {timeout}: it is {seen.state}{hint}"
@@ -357,12 +356,12 @@ class Handle(Generic[R_co]):
 
 
 def _list_retries(store: Store, first: Occurrence) -> list[Occurrence]:
-    """Return an occurrence and, if it ended without success, its retries: each one's is the next."""
+    """Return an occurrence and, if it ended without success, its chain of retries."""
     return [first] if first.state is State.SUCCEEDED else retry_chain(store, first)
 
 
 def retry_occurrence(store: Store, occurrence: int, *, by: str, why: str, again: bool) -> Enqueued:
-    """Retry an occurrence; ``again``: one more of what succeeded, or was retried already and has ended since.
+    """Retry an occurrence; ``again``: even if it succeeded, or was retried already and that retry has ended.
 
     Raises:
         InvalidTransition: it is not final yet, or an item of a batch; or it succeeded, and ``again`` is not given.
@@ -371,15 +370,15 @@ def retry_occurrence(store: Store, occurrence: int, *, by: str, why: str, again:
     known = store.occurrence(occurrence)
     refuse_item(known)
     if again and known is not None and (newest := retry_chain(store, known)[-1]).state.final:
-        # If somebody else retries that in the same moment, the store returns what was made of it.
+        # If somebody else retries that at the same time, the store returns their retry.
         occurrence = newest.id
     return store.retry(occurrence, by=by, why=why, again=again)
 
 
 def cancel_occurrence(store: Store, occurrence: int, *, by: str, why: str) -> State:
-    """Cancel an occurrence, and of a batch what runs of it.
+    """Cancel an occurrence, and the running items of a batch.
 
-    What waits of it is cancelled where it is claimed.
+    Its pending items are cancelled when they are claimed.
 
     Raises:
         InvalidTransition: it is final.

@@ -1,4 +1,4 @@
-"""``Job``: a function that was declared, and what can be done with it."""
+"""``Job``: a declared function, and the operations on it."""
 
 from __future__ import annotations
 
@@ -32,16 +32,17 @@ ELSEWHERE = {
     "trigger_now": "{0}.trigger(…)",
     "apply": "{0}(…), which calls the function here and now",
 }
-"""What other libraries call a job's methods, and what to write here."""
+"""Method names of other libraries, and what to write here."""
 
 
 class Job(Generic[P, R_co]):
-    """A declared job: still the function that it was, and a name in the store.
+    """A declared job: a callable like its function, with a name in the store.
 
-    Calling it calls the function, here and now, and nothing else: no store, no record. ``enqueue`` asks the cluster to.
+    A call calls the function, here and now: no store, no record. ``enqueue`` has the cluster run it.
 
-    A type checker sees wrong arguments of both, and what ``enqueue(…).result()`` is. It does not see those of a
-    function whose ``Run`` is not its first parameter: there is no type for it. ``enqueue`` itself always does.
+    A type checker checks the arguments of both, and knows the type of ``enqueue(…).result()``. It does not check the
+    arguments of a function whose ``Run`` is not its first parameter: there is no type for it. ``enqueue`` always
+    checks.
 
     Example:
         >>> from cronsensus.scheduler import Scheduler
@@ -83,7 +84,7 @@ class Job(Generic[P, R_co]):
 
     @property
     def rule(self) -> Trigger | None:
-        """When it runs by itself; ``None``: only when told to. To run it now, ``trigger()``."""
+        """When it runs by itself; ``None``: only on request. To run it now, call ``trigger()``."""
         return self.spec.trigger
 
     @property
@@ -95,7 +96,7 @@ class Job(Generic[P, R_co]):
     def next_time(self) -> datetime | None:
         """The nominal time that is decided next, aware, UTC, as the store has it now; the start may be later by jitter.
 
-        It is past where no node decided it: none was alive. ``None``: never again, without a trigger, while it is
+        It is in the past if no node was alive to decide it. ``None``: never again, without a trigger, while it is
         paused, and when it is retired. Reads the store; on an event loop ``await job.anext_time()``.
 
         Raises:
@@ -110,7 +111,7 @@ class Job(Generic[P, R_co]):
         return await asyncio.to_thread(lambda: self.next_time)
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
-        """Ask for one run with these arguments; see ``Scheduler.enqueue``."""
+        """Enqueue a run with these arguments; see ``Scheduler.enqueue``."""
         return self._operations.enqueue(self, *args, **kwargs)
 
     @twin(enqueue)
@@ -118,7 +119,7 @@ class Job(Generic[P, R_co]):
         """Do what ``enqueue`` does without blocking the event loop."""
 
     def enqueue_in(self, connection: Any, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
-        """Ask for one run that exists if the caller's transaction commits; see ``Scheduler.enqueue_in``."""
+        """Enqueue a run that exists if the caller's transaction commits; see ``Scheduler.enqueue_in``."""
         return self._operations.enqueue_in(connection, self, *args, **kwargs)
 
     async def aenqueue_in(self, connection: Any, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
@@ -130,13 +131,13 @@ class Job(Generic[P, R_co]):
 
         Args:
             options:
-                ``key``: a second call with the same key does nothing and returns the occurrence of the first, also when
-                that is final, for as long as the job's ``keep`` (30 days by default). Defaults to a new one.
+                ``key``: a second call with the same key does nothing and returns the occurrence of the first, even if
+                that is final, for as long as the job's ``keep`` (30 days by default). Defaults to a new key.
                 ``on_mismatch``: other arguments under a known key are an ``"error"``, ``PayloadMismatch``; or
                 ``"return"`` the occurrence of the first call.
-                ``on_failed``: what becomes of the key of a run that ended without success: failed, cancelled, skipped
-                or missed, and not retried since with success. ``"keep"`` returns that run like any other; ``"free"``
-                deletes it, with its attempts and its log, and makes a new one under the key. The trail says so.
+                ``on_failed``: what to do if the run under the key ended without success (failed, cancelled, skipped or
+                missed), and was not retried since with success. ``"keep"`` returns that run like any other; ``"free"``
+                deletes it, with its attempts and its log, and makes a new run under the key. It is in the trail.
                 ``delay``: not before this time has passed on the store's clock.
                 ``at``: not before this instant: an aware datetime, or text. Text without an offset, such as
                 ``"2026-12-01 09:00"``, is of the zone of the job's trigger, else of the scheduler. Later than the year
@@ -145,12 +146,12 @@ class Job(Generic[P, R_co]):
                 ``expires``: not started this long after it was due: missed(late).
 
         Raises:
-            InvalidOption, InvalidDuration: an unknown option, or one that makes no sense.
+            InvalidOption, InvalidDuration: an unknown or invalid option.
         """
         return JobWithOptions(self._operations, read_options(self.name, options, self._operations.zone_of(self.name)))
 
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
-        """Return a call for ``enqueue_many``; it is checked and not enqueued. One with options: ``options(…).call``."""
+        """Return a call for ``enqueue_many``; it is checked, not enqueued. With options: ``options(…).call``."""
         return self._operations.call(self, *args, **kwargs)
 
     def enqueue_many(self, calls: Iterable[Call[R_co]]) -> list[Handle[R_co]]:
@@ -159,9 +160,9 @@ class Job(Generic[P, R_co]):
         Example: ``send_invoice.enqueue_many(send_invoice.call(number) for number in numbers)``.
 
         Raises:
-            InvalidOption: a call of another job; ``scheduler.enqueue_many`` takes those of several.
+            InvalidOption: a call of another job; ``scheduler.enqueue_many`` takes calls of several jobs.
         """
-        return self._operations.enqueue_many(require_call(one, self.name) for one in calls)
+        return self._operations.enqueue_many(require_call(call, self.name) for call in calls)
 
     @twin(enqueue_many)
     def aenqueue_many(self) -> None:
@@ -173,11 +174,11 @@ class Job(Generic[P, R_co]):
         Raises:
             InvalidOption: a call of another job, or too many of them.
         """
-        return self._operations.enqueue_many_in(connection, (require_call(one, self.name) for one in calls))
+        return self._operations.enqueue_many_in(connection, (require_call(call, self.name) for call in calls))
 
     async def aenqueue_many_in(self, connection: Any, calls: Iterable[Call[R_co]]) -> list[Handle[R_co]]:
         """Do what ``enqueue_many_in`` does on a connection that is awaited."""
-        return await self._operations.aenqueue_many_in(connection, (require_call(one, self.name) for one in calls))
+        return await self._operations.aenqueue_many_in(connection, (require_call(call, self.name) for call in calls))
 
     def enqueue_batch(
         self, items: Iterable[Any], *, key: str | None = None, item_key: Callable[[Any], str | int] | None = None
@@ -229,7 +230,7 @@ class Job(Generic[P, R_co]):
     if not TYPE_CHECKING:  # or each misspelt attribute would pass a type checker
 
         def __getattr__(self, attribute: str) -> Any:
-            """Raise, with what to write where another library's word was typed.
+            """Raise; the message says what to write instead of another library's method.
 
             Raises:
                 AttributeError: always.
@@ -275,8 +276,8 @@ class _ByName3(Protocol[R_co]):
 class Declare(Protocol):
     """The decorator that makes a job of a function, for type checkers: a caller of ``enqueue`` passes no ``Run``.
 
-    Where it stands first it can be told apart. Where it stands later, or goes by name, what is left without it has no
-    type, and so its arguments are checked when it is called.
+    If ``Run`` is the first parameter, the types of the others are known. If it comes later, or by name, they cannot be
+    expressed, so the arguments are only checked at the call.
     """
 
     @overload

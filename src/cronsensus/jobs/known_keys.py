@@ -1,4 +1,4 @@
-"""Enqueuing under a key that is known: it names one piece of work, so another payload under it is refused."""
+"""Enqueue under a known key: a key names a piece of work, so another payload under it is refused."""
 
 from __future__ import annotations
 
@@ -21,29 +21,32 @@ from cronsensus.stores.unreadable import READING_RAISES
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 Known = Callable[[str], tuple[Function | None, JobSpec | None]]
-"""What this process knows of a job."""
+"""Returns what this process knows of a job: its function and its definition."""
 
 
 def enqueue_calls(store: Store, calls: Sequence[Call[Any]], *, by: str) -> list[Enqueued]:
-    """Enqueue calls in one step; those that free a key whose run came to nothing are enqueued again in another one.
+    """Enqueue calls in a step; calls with ``on_failed="free"`` whose run came to nothing, again in a second step.
 
-    In between, the key is free: who comes first makes the new run, and others find that. If this process dies there,
+    In between, the key is free: the first caller makes the new run, and others find that. If this process dies there,
     nothing was acknowledged, and the caller's next try makes it.
     """
     made = store.enqueue([call.item for call in calls])
     freed = [
         place
-        for place, (call, one) in enumerate(zip(calls, made, strict=True))
-        if call.on_failed == "free" and call.item.key is not None and not one.created and _came_to_nothing(store, one)
+        for place, (call, enqueued) in enumerate(zip(calls, made, strict=True))
+        if call.on_failed == "free"
+        and call.item.key is not None
+        and not enqueued.created
+        and _came_to_nothing(store, enqueued)
     ]
     if freed:
         for place in freed:
-            one = made[place]
-            why = f"enqueued again: run {one.id} is {one.state}"
-            store.forget(one.job, one.key, by=by, why=why, only=one.id)
+            enqueued = made[place]
+            why = f"enqueued again: run {enqueued.id} is {enqueued.state}"
+            store.forget(enqueued.job, enqueued.key, by=by, why=why, only=enqueued.id)
         again = store.enqueue([calls[place].item for place in freed])
-        for place, one in zip(freed, again, strict=True):
-            made[place] = one
+        for place, enqueued in zip(freed, again, strict=True):
+            made[place] = enqueued
     return made
 
 
@@ -60,10 +63,10 @@ def _came_to_nothing(store: Store, made: Enqueued) -> bool:
 def payload_mismatch(
     call: Call[Any], made: Enqueued, function: Function | None, spec: JobSpec | None
 ) -> PayloadMismatch | None:
-    """Return the error if another payload stands under the key of a call. It has names, never values.
+    """Return the error if another payload was enqueued under the key of a call. It has names, never values.
 
-    Arguments are compared as the store has them, each omitted one by its default. What cannot be read, or what this
-    process cannot know, is not compared.
+    Arguments are compared in the form of the store, omitted arguments by their defaults. Arguments that cannot be read,
+    or that this process cannot know, are not compared.
     """
     if made.created or made.payload is None or call.on_mismatch == "return":
         return None
@@ -140,7 +143,7 @@ def _by_place(arguments: Arguments) -> dict[str, Any]:
 
 
 def _comparable_arguments(named: dict[str, Any]) -> dict[str, Any]:
-    """Return what ``once`` would compare: without what a broker changes when it delivers a message again."""
+    """Return what ``once`` compares: without the parts that a broker changes when it delivers a message again."""
     found: dict[str, Any] = plain_json(named, leave_out=True)
     return found
 

@@ -1,6 +1,6 @@
 """The acts of people and programs on jobs and occurrences, with or without a node in this process.
 
-Every act is one verb of the store. Each blocking method has an ``a…`` twin that does the same on a thread.
+Every act is a single verb of the store. Each blocking method has an ``a…`` twin that does the same on a thread.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from cronsensus.triggers import Trigger
 
 _LISTED_WITHIN = timedelta(hours=1)
 MOST_BACKFILLED = 10_000
-"""Most nominal times of one backfill."""
+"""Most nominal times of a backfill."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class Operations(Enqueuing):
 
     @require_reason
     def pause(self, job: str | Named, *, reason: str, by: str | None = None) -> bool:
-        """Stop firing a job; ``False`` when it is paused already. What passes meanwhile is skipped(paused).
+        """Stop firing a job; ``False`` if it is paused already. Times that pass meanwhile are skipped(paused).
 
         Args:
             job: a job, or its name.
@@ -80,9 +80,9 @@ class Operations(Enqueuing):
 
     @require_reason
     def rewind(self, job: str | Named, *, reason: str, by: str | None = None) -> datetime:
-        """Take a job's schedule back to now, after the store's clock was set back; return from when on it goes on.
+        """Take a job's schedule back to now, after the store's clock was set back; return when it goes on.
 
-        A time that ran while the clock was ahead does not run again; what did not run comes when its time comes.
+        A time that ran while the clock was ahead does not run again; other times run when they come.
 
         Args:
             job: a job, or its name.
@@ -117,9 +117,10 @@ class Operations(Enqueuing):
 
         Args:
             job: a job, or its name.
-            downstream: and after it what comes after it, by the definitions in the store, in one step. They have one
-                nominal time, now. Left out is what comes after other times, or also after jobs that do not run now.
-            key: as in ``options``: a second call with it makes nothing and returns the run of the first.
+            downstream: run also the jobs that come after it, by the definitions in the store, in a single step. All get
+                the same nominal time, now. Jobs that come after other times, or also after jobs that do not run now,
+                are left out.
+            key: as in ``options``: a second call with the same key makes nothing and returns the run of the first.
             by: the operator, for the trail; defaults to this node's name.
             reason: kept in the audit trail.
 
@@ -133,7 +134,7 @@ class Operations(Enqueuing):
         function, spec = self._acts.declared.function_of(name), self._acts.declared.spec(name)
         if function is not None and spec is not None and function.registered.part_of(Batch) is None:
             function.bind(spec.args, spec.kwargs, hint="; the job has none of its own: enqueue it with them")
-        # With all that comes after it, where this process is the first to say so.
+        # With all downstream jobs, in case this process is the first to declare them.
         mine = {name, *names_after(rules_of(self._acts.declared.specs()), name)} if downstream else {name}
 
         def carry_out(store: Store) -> Enqueued:
@@ -157,14 +158,13 @@ class Operations(Enqueuing):
     ) -> list[Handle]:
         """Run a job for its nominal times from ``start`` to ``end``, both included.
 
-        Those with an active or a succeeded run are left as they are. The times are those of the trigger that the job
-        has now.
+        Times with an active or a succeeded run are left as they are. The times are by the job's present trigger.
 
         Atomic: for each thousand of them, not for all. Idempotent: repeat the call if it failed half-way.
 
         Raises:
-            InvalidOption: the job has no trigger, the stretch reaches into the future, or holds more than 10,000 times.
-            OccurrenceTooOld: it begins below what was pruned.
+            InvalidOption: the job has no trigger, ``end`` is in the future, or there are more than 10,000 times.
+            OccurrenceTooOld: ``start`` is before times that were pruned.
             UnknownJob, StoreError: as ``pause``.
         """
         name = name_of(job)
@@ -183,12 +183,12 @@ class Operations(Enqueuing):
             times = nominal_times(name, _trigger_of(store, name), since, until)
             chunks = [times[index : index + MOST_AT_ONCE] for index in range(0, len(times), MOST_AT_ONCE)]
             return [
-                one
+                enqueued
                 for chunk in chunks
-                for one in store.backfill(name, chunk, by=self._acts.operator_name(by), why=reason)
+                for enqueued in store.backfill(name, chunk, by=self._acts.operator_name(by), why=reason)
             ]
 
-        return [self._acts.handle_of(one) for one in self._acts.act_and_hint({name}, carry_out)]
+        return [self._acts.handle_of(enqueued) for enqueued in self._acts.act_and_hint({name}, carry_out)]
 
     @twin(backfill)
     def abackfill(self) -> None:
@@ -198,9 +198,9 @@ class Operations(Enqueuing):
 
     @require_reason
     def cancel(self, occurrence: int | Handle, *, reason: str, by: str | None = None) -> State:
-        """Cancel a pending occurrence at once, or ask a running one to stop; return where it stands now.
+        """Cancel a pending occurrence at once, or ask a running occurrence to stop; return its state now.
 
-        Of a batch no further item is begun, and those that run are asked to stop.
+        Of a batch no further item is started, and running items are asked to stop.
 
         Args:
             occurrence: a handle, or its id.
@@ -225,7 +225,7 @@ class Operations(Enqueuing):
         """Free a lock in place of its holders, and return how many there were; for a holder that hangs.
 
         A former holder notices at its next renewal, within a third of the lock's TTL (``lease.lost``), and may work on
-        until then. What the lock protects can refuse it by the token, which is higher for the next holder.
+        until then. The protected resource can refuse it by the token, which is higher for the next holder.
 
         Args:
             name: of the lock.
@@ -254,16 +254,16 @@ class Operations(Enqueuing):
         by: str | None = None,
         reason: str = "",
     ) -> Handle:
-        """Run something final once more: a new occurrence, linked to the old one, with its arguments and nominal time.
+        """Run a final occurrence once more: a new occurrence, linked to the old, with its arguments and nominal time.
 
-        What was retried already is not run again: the handle is that of the newest retry, and its ``created`` is
-        ``False``. Of two calls at the same instant, one makes the run.
+        An occurrence that was retried already is not run again: the handle is that of the newest retry, with
+        ``created`` ``False``. Of two calls at the same instant, only the first makes a run.
 
         Args:
             occurrence: its number, or its handle.
-            downstream: and after it what comes after it, for the same nominal time, as far as that is final: by what
-                this process declares. It is not atomic: repeat it for what is left if it failed half-way.
-            again: once more what succeeded, or was retried already: a retry of the newest retry, once that has ended.
+            downstream: retry also the final runs of downstream jobs for the same nominal time. It is not atomic: repeat
+                it if it failed half-way.
+            again: retry even if it succeeded or was retried already: the newest retry is retried, once it has ended.
             by: the operator, for the trail; defaults to this node's name.
             reason: kept in the audit trail.
 
@@ -278,13 +278,13 @@ class Operations(Enqueuing):
         refuse_while_loading("retries")
 
         def carry_out(store: Store) -> Enqueued:
-            one = store.occurrence(number) if downstream else None
-            if one is not None and again:
-                one = retry_chain(store, one)[-1]
-            runs = () if one is None else plan_retry(store, rules_of(every_edge(store)), one).runs
+            original = store.occurrence(number) if downstream else None
+            if original is not None and again:
+                original = retry_chain(store, original)[-1]
+            runs = () if original is None else plan_retry(store, rules_of(every_edge(store)), original).runs
             made = retry_occurrence(store, number, by=operator, why=reason, again=again)
             for other in runs:
-                if one is not None and other.id != one.id:
+                if original is not None and other.id != original.id:
                     with suppress(LookupError):  # pruned meanwhile
                         store.retry(other.id, by=operator, why=reason, again=True)
             return made

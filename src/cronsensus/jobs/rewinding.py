@@ -82,13 +82,13 @@ def plan_rewind(
     )
 
 
-def _cut_range(one: LedgerRange, eras: Sequence[Era], watermark: datetime) -> LedgerRange:
+def _cut_range(ledger_range: LedgerRange, eras: Sequence[Era], watermark: datetime) -> LedgerRange:
     """Return a range as it ends at the new watermark: with the last of its times up to then."""
-    before = one.range.first - _MICROSECOND
+    before = ledger_range.range.first - _MICROSECOND
     left = undecided_until(_holding_eras(eras, before), before, watermark)
     if left is None:
-        return one
-    return replace(one, range=replace(one.range, last=left.last, count=left.count))
+        return ledger_range
+    return replace(ledger_range, range=replace(ledger_range.range, last=left.last, count=left.count))
 
 
 def _holding_eras(eras: Sequence[Era], at: datetime) -> tuple[Era, ...]:
@@ -117,13 +117,13 @@ def _is_by_zone_rules(view: JobView, history: JobHistory) -> bool:
 
     Only if there was no pause since the watermark: a rewind would forget it.
     """
-    paused = any(one.end is None or one.end > view.watermark for one in history.pauses)
+    paused = any(pause.end is None or pause.end > view.watermark for pause in history.pauses)
     following = next_due_by_zone(view.spec.trigger, history.eras[-1].since, view.watermark, view.next_due)
     return not paused and following is not None and view.next_due is not None and following < view.next_due
 
 
-def _has_begun(one: Occurrence) -> bool:
-    return one.origin is Origin.SCHEDULE and not (one.state is State.PENDING and one.attempt == 0)
+def _has_begun(occurrence: Occurrence) -> bool:
+    return occurrence.origin is Origin.SCHEDULE and not (occurrence.state is State.PENDING and occurrence.attempt == 0)
 
 
 def _skip_runs(store: Store, view: JobView, start: datetime) -> datetime:
@@ -139,7 +139,7 @@ def _skip_runs(store: Store, view: JobView, start: datetime) -> datetime:
         if not times:
             return position
         where = OccurrenceFilter(job=view.spec.name, scheduled_from=position + _MICROSECOND, scheduled_until=times[-1])
-        have = {one.scheduled_for for one in every_occurrence(store, where) if _has_begun(one)}
+        have = {occurrence.scheduled_for for occurrence in every_occurrence(store, where) if _has_begun(occurrence)}
         for time in times:
             if time not in have:
                 return position

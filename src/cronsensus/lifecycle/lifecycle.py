@@ -1,4 +1,4 @@
-"""Start and stop a scheduler's node as callers ask for it: wait for the store, drain, undo what is interrupted."""
+"""Start and stop a scheduler's node: wait for the store, drain, undo what is interrupted."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _log = Logger("cronsensus.scheduler")
 
 LAST_EVENTS = 2.0
-"""Most seconds that a stop waits for subscribers to be told of what happened before."""
+"""Most seconds that a stop waits until subscribers have got the earlier events."""
 
 
 class Lifecycle:
@@ -61,7 +61,7 @@ class Lifecycle:
     def __init__(self, setup: Setup, declared: Declarations, opened: OpenedStore, startups: Startups, bus: Bus) -> None:
         """Start no node yet.
 
-        A node runs what is ``declared``, on a sibling of ``opened``, after the ``startups``, and tells ``bus`` of it.
+        A node runs the ``declared`` jobs, on a sibling of ``opened``, after the ``startups``; its events go to ``bus``.
         """
         self.part = Participation(self._prepare_start, self._new_node, self._seconds_left)
         self._setup = setup
@@ -70,14 +70,14 @@ class Lifecycle:
         self._startups = startups
         self._bus = bus
         self._pinging: Pinging | None = None
-        self._pause = Event()  # never set: a sleep that a signal handler may interrupt
+        self._pause = Event()  # never set: for pauses that a signal handler may interrupt
         self._store_wait: StoreWait | None = None
         self._told_of_nothing = False
         self._told_twice: set[str] = set()
         self.rooms: list[HooksFactory] = []
         """Features that this scheduler alone has, beside those of ``rooms.py``."""
         self.on_declared: Callable[[Store, Sequence[JobSpec]], None] = lambda *_: None
-        """Told when the store has the definitions of a session."""
+        """Called when the store has the definitions of a session."""
 
     @property
     def started(self) -> bool:
@@ -105,8 +105,8 @@ class Lifecycle:
         """Begin to run jobs, on threads of their own; returns at once. Brings the store's schema up to date first.
 
         While the store cannot be reached the node starts in the background: one ERROR says what is missing, nothing
-        runs, and the node comes when the store does. Where a start-up task is declared with ``wait=True`` the
-        application asked to wait, so this raises.
+        runs, and the node comes when the store does. If a start-up task is declared with ``wait=True``, this
+        raises instead.
 
         Async jobs run on an event loop that the node makes; with ``await astart()`` or ``async with`` they run on
         yours.
@@ -246,8 +246,7 @@ class Lifecycle:
                 "around what the program does, or await scheduler.astart()"
             )
         if not logging.getLogger().handlers:
-            # This is a whole program, and logging is not configured: without this, a failing job would be the only
-            # output that one ever sees.
+            # This is a whole program without configured logging: otherwise a failing job would be its only output.
             logging.basicConfig(
                 level=self._setup.settings.log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
             )
@@ -295,7 +294,7 @@ class Lifecycle:
                 self._setup.forget_release()
                 self._opened.close()
         if self.part.is_over:
-            # Without the lock: a subscriber that is waited for may ask the store.
+            # Without the lock: a subscriber that this waits for may call the store.
             self._bus.close(LAST_EVENTS)
 
     def _new_node(
@@ -333,7 +332,7 @@ class Lifecycle:
         )
 
     def node_parts(self) -> dict[str, Any]:
-        """Return what every node of this scheduler is made of, whoever turns it, as arguments of ``Node``."""
+        """Return the arguments of ``Node`` that every node of this scheduler has, whoever runs its rounds."""
         from cronsensus.rooms import ROOMS
         from cronsensus.run import Run
 
@@ -358,9 +357,9 @@ class Lifecycle:
         )
 
     def declare_jobs(self, store: Store) -> bool:
-        """Define all declared jobs; return whether that has to be repeated later."""
+        """Define all declared jobs in the store; return whether that has to be repeated later."""
         specs = self._declared.specs()
-        # A program that declares nothing, such as a console, does not mean that there is to be nothing.
+        # A program that declares nothing, such as a console, must not retire all jobs.
         retire_after = self._setup.settings.retire_after
         defined = store.define_jobs(
             specs,
@@ -379,7 +378,7 @@ class Lifecycle:
         if defined.created:
             _log.info("new in the store: %s", _some_names(defined.created))
         if defined.changed:
-            old = sum(one.release != self._setup.release and one.is_node for one in store.sessions())
+            old = sum(session.release != self._setup.release and session.is_node for session in store.sessions())
             rest = "" if not old else f"; their code stays the old one on {old} node{'' if old == 1 else 's'}"
             _log.info("changed for all nodes: %s%s", _some_names(defined.changed), rest)
         if defined.moved:
@@ -397,7 +396,7 @@ class Lifecycle:
 
 
 def _identify_functions(declared: Declarations) -> dict[str, str]:
-    """Return which function is behind each declared job, of very many jobs the first."""
+    """Return the identity of the function of each declared job; of very many jobs only the first."""
     names = sorted(name for name in declared.specs_by_name if not is_internal(name))[:MOST_DECLARED]
     functions = {name: declared.function_of(name) for name in names}
     return {name: identity_of(function) for name, function in functions.items() if function is not None}

@@ -1,4 +1,4 @@
-"""Taking part: one node of this process, from start to stop, whatever ends the process in between.
+"""The node of this process, from start to stop, whatever ends the process in between.
 
 ::
 
@@ -9,11 +9,12 @@
       │          └── fork: the node stays the parent's; the child has no threads and must not touch the session
       └── interrupted or cancelled: what was begun is stopped
 
-A start is whole: what a signal handler raises on the main thread meanwhile (Ctrl-C) is raised when what was begun is
-stopped again, or after ``PATIENCE``; then that goes on by itself, as it does for a task that is cancelled twice. So is
-a stop: what is raised meanwhile cuts the drain short, and is raised when the session is closed. Both are done on
-threads where no handler raises. A second ``stop`` waits for the first, and cuts its drain short when its own time is
-up. A job that calls ``stop`` is itself a part of what that waits for, so there the stop goes on in the background.
+A start is all or nothing. If a signal handler raises on the main thread meanwhile (Ctrl-C), the exception is raised
+when the begun start is undone, or after ``PATIENCE``; the undoing then goes on by itself, as for a task that is
+cancelled twice. A stop is never cut in half either: an exception meanwhile cuts the drain short, and is raised when the
+session is closed. Both are done on threads where no handler raises. A second ``stop`` waits for the first, and cuts its
+drain short when its own time is up. If a job calls ``stop``, the stop would wait for that job, so it goes on in the
+background.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _AT_EXIT = 20.0
-"""Seconds that the interpreter's end waits for a stop that is under way."""
+"""Seconds that the interpreter's exit waits for a stop that is under way."""
 _MOST_INTERRUPTIONS = 3
 _SOON = 5.0
 """Seconds within which a program that ends, and has run nothing, has probably not waited for its jobs."""
@@ -55,16 +56,16 @@ _clock = SystemClock()
 _log = Logger("cronsensus.scheduler")
 
 NewNode = Callable[["asyncio.AbstractEventLoop | None", Callable[[], None], Callable[[], None]], "Node"]
-"""Makes a node for the application's loop (or none), which calls back when it is drained, and when it cannot go on."""
+"""Makes a node. Takes the application's loop, and what to call when it is drained, and when it cannot go on."""
 Prepare = Callable[["asyncio.AbstractEventLoop | None", Callable[[], bool]], None]
-"""Does what comes before there is a node: the application's start-up tasks, which ask whether to wait no longer."""
+"""Runs the application's start-up tasks, before there is a node. Takes a function: should they stop waiting?"""
 
 
 class Participation:
     """At most one node at a time."""
 
     def __init__(self, prepare: Prepare, new_node: NewNode, left: Callable[[], None]) -> None:
-        """Make one that calls ``left`` when a node has been stopped."""
+        """Prepare; ``left`` is called when a node has been stopped."""
         self._prepare = prepare
         self._new_node = new_node
         self._left = left
@@ -100,12 +101,12 @@ class Participation:
         drained: Callable[[], None] | None = None,
         start: Start | None = None,
     ) -> bool:
-        """Start a node; ``False`` in a process that only runs a job of another, where its module is imported once more.
+        """Start a node; ``False`` in a child process that runs a job of its parent and imports the module again.
 
-        A caller that may be interrupted or cancelled passes a ``start``, and gives that up then.
+        A caller that may be interrupted or cancelled passes a ``start``, and gives it up then.
 
         Raises:
-            ConfigurationError: there is one already, here or in the parent of this forked process.
+            ConfigurationError: there is a node already, here or in the parent of this forked process.
             StoreError: the store cannot be used; nothing was started.
         """
         from cronsensus.node.executors.importing import in_child_process
@@ -179,7 +180,7 @@ class Participation:
         _log.info("taking part as session %s", node.session)
 
     def undo_start(self, start: Start, patience: float | None = PATIENCE) -> None:
-        """Stop what a start began that was interrupted; after so many seconds of waiting it does so itself."""
+        """Stop what an interrupted start has begun; after ``patience`` seconds the start does so itself."""
         start.give_up()
         if start.over.wait(patience):
             if start.node is not None and start.node is self._node:
@@ -318,8 +319,8 @@ class Participation:
         self._node, self._loop, self._drained, self._stopping = None, None, _do_nothing, None
         self._stops = []
         self._start_on.clear()
-        for each in self._undisturbed:
-            each.forked()
+        for undisturbed in self._undisturbed:
+            undisturbed.forked()
         atexit.unregister(self._at_exit)
 
     def _at_exit(self) -> None:
@@ -365,13 +366,13 @@ def _take_part(node: Node, signals: StopSignals, drain: timedelta) -> None:
 
 
 class _Here:
-    """Where ``stop`` was called, and whether it is to wait no longer."""
+    """Where ``stop`` was called, and whether its drain is to end now."""
 
     def __init__(self) -> None:
         from cronsensus.node.run import current_run
 
         aio = sys.modules.get("asyncio")
-        # The one that asks and raises nothing.
+        # This function raises nothing where no loop runs.
         self.loop: asyncio.AbstractEventLoop | None = None if aio is None else aio._get_running_loop()  # noqa: SLF001
         self._run: BaseRun | None = current_run()
         self._node: Node | None = None
@@ -395,7 +396,7 @@ class _Here:
 
 
 class _Stopping:
-    """One stop of a node, which several may wait for."""
+    """A stop of a node, which several callers may wait for."""
 
     def __init__(self, node: Node) -> None:
         self.node = node

@@ -1,8 +1,8 @@
-"""Tell a service elsewhere that a node decides on time, so that it tells when nobody does any more.
+"""Ping a service while a node decides on time, so that the service alerts when no node does any more.
 
-A dead-man's switch: what is dead cannot say so, and what hangs says that it lives. So nothing is sent unless the last
-decisions were on time, and it is the silence that is noticed. Replicas may all ping one URL: that falls silent when the
-last of them does.
+A dead-man's switch: a dead process cannot report its death, and a process that hangs may seem alive. So a ping is sent
+only if the last decisions were on time, and the service notices the silence. Replicas may all ping the same URL, which
+falls silent with the last of them.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from cronsensus.process.logger import Logger
 EVERY = 60.0
 """Seconds between two pings."""
 LOOK_EVERY = 1.0
-"""Seconds between two looks whether to ping, where one is due."""
+"""Seconds between two checks whether to ping, once a ping is due."""
 TIMEOUT = 5.0
-"""Seconds that a service may take for one ping."""
+"""Seconds that a service may take for a ping."""
 
 _log = Logger("cronsensus.heartbeat")
 
 
 def ping_url(url: str, data: bytes | None = None) -> None:
-    """Ask a URL, of which is known that it is http or https; with ``data`` by POST.
+    """Request a URL, which the caller has checked to be http or https; with ``data`` by POST.
 
     Raises:
-        Exception: it does not answer with 2xx within ``TIMEOUT``; ``HTTPError``: with another.
+        Exception: no 2xx answer within ``TIMEOUT``; ``HTTPError``: another status.
     """
-    asked = urllib.request.Request(url, data=data, headers={"User-Agent": "cronsensus"})  # noqa: S310 - as said
-    with urllib.request.urlopen(asked, timeout=TIMEOUT) as answer:  # noqa: S310 - as said
+    request = urllib.request.Request(url, data=data, headers={"User-Agent": "cronsensus"})  # noqa: S310 - checked
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310 - checked
         answer.read(1)
 
 
 class Pinging:
-    """Pings a URL from a thread of its own, for which nothing waits."""
+    """Pings a URL from its own thread, for which nothing waits."""
 
     def __init__(self, url: str, decides: Callable[[], bool], *, every: float = EVERY) -> None:
-        """Ping nothing yet.
+        """Prepare; no ping is sent yet.
 
         Args:
             url: answers 2xx to a GET.
-            decides: tells whether the last decisions were on time.
+            decides: returns whether the last decisions were on time.
             every: seconds between two pings.
         """
         self._url = url
@@ -58,7 +58,7 @@ class Pinging:
         threading.Thread(target=self._ping_and_wait, name="cronsensus-ping", daemon=True).start()
 
     def stop_pinging(self) -> None:
-        """Ping no more; one that is under way is not waited for."""
+        """Stop pinging, without a wait for a ping that is under way."""
         self._over.set()
 
     def _ping_and_wait(self) -> None:
@@ -72,9 +72,9 @@ class Pinging:
     def _ping_once(self) -> None:
         try:
             ping_url(self._url)
-        except Exception as error:  # noqa: BLE001 - told; the next ping may arrive
+        except Exception as error:  # noqa: BLE001 - logged; the next ping may arrive
             if not self._failed:
-                # Not the whole URL: who knows it may ping in our place.
+                # Not the whole URL: anybody who knows it can ping in place of this node.
                 words = "no ping reaches %s (%s); a service that waits for it will say that nothing runs"
                 _log.warning(words, urlsplit(self._url).hostname, error)
             self._failed = True

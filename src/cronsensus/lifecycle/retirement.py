@@ -1,6 +1,6 @@
 """Report jobs that a release no longer declares: what is pending, and whether they are another application's.
 
-Logs, and reads of the store. What becomes of such jobs the store decides (``define_jobs``).
+It only logs, and reads the store. The store decides what becomes of such jobs (``define_jobs``).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _log = Logger("cronsensus.scheduler")
 _NAMED = 10
 _FEW = 5
 _COMMON = 0.2
-"""Two releases of one application have more of their jobs in common than this share."""
+"""Two releases of the same application share more of their jobs than this."""
 
 
 def log_retired(store: Store, defined: DefineResult, retire_after: timedelta) -> None:
-    """Log the jobs that were just retired; as a warning, with the number of runs, where some of their work waits."""
+    """Log the jobs that were just retired; as a warning, with the number of runs, if they have pending runs."""
     if not defined.retired:
         return
     waiting = store.pending_of(defined.retired)
@@ -48,7 +48,7 @@ def log_retired(store: Store, defined: DefineResult, retire_after: timedelta) ->
 def record_meant(store: Store, retired: Mapping[str, str], by: str) -> None:
     """Write into the trail that jobs are gone on purpose, by name with the reason, once for each retirement.
 
-    Safe when two nodes do so at the same instant: the trail has it twice.
+    If two nodes do so at the same instant, the trail has it twice, which does no harm.
     """
     for name, why in retired.items():
         if read_lost_job(store, name) is not None:
@@ -60,7 +60,7 @@ def _in_words(count: int) -> str:
 
 
 def warn_of_strangers(namespace: str, defined: DefineResult) -> None:
-    """Warn where a release replaces nearly all jobs of the one before: that is another application, most likely."""
+    """Warn if a release replaces nearly all jobs of the release before: most likely it is another application."""
     others = len(defined.retired) + len(defined.kept)
     ours = len(defined.created)
     common = len(defined.unchanged) + len(defined.changed) + len(defined.superseded)
@@ -74,8 +74,8 @@ def warn_of_strangers(namespace: str, defined: DefineResult) -> None:
 
 
 def warn_of_twice_declared(store: Store, told: Collection[str]) -> set[str]:
-    """Warn of jobs that another program declares with another function, but of those ``told``; return their names."""
-    nodes = [one for one in store.sessions() if one.is_node and one.state in {"alive", "draining"}]
+    """Warn of jobs that another program declares with another function, except ``told``; return their names."""
+    nodes = [session for session in store.sessions() if session.is_node and session.state in {"alive", "draining"}]
     new = [one for one in find_twice_declared(nodes) if one.job not in told]
     for one in new[:_NAMED]:
         _log.warning(

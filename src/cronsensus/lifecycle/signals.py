@@ -3,12 +3,12 @@
 The wait for a signal is a wait at a pipe (the self-pipe of D. J. Bernstein). Waiting at a lock would do, if no signal
 ever came just before the wait: then Python's handler has not run yet, and nothing wakes the thread to run it. The
 interpreter writes a byte for every signal that has a Python handler, so the application's own signals arrive at the
-pipe too. The byte only wakes: the handler, which has run when the byte was read, notes which signals count.
+pipe too. The byte only wakes the thread: the handler, which has run by then, records which signals count.
 
-Signals that come together are one. ``timeout``, and whatever else signals a process and then its group, sends two
-within a millisecond; taken for a second wish, the second would cut off what the first one drains.
+Signals that come together count as one. ``timeout``, and other tools that signal a process and then its group, send two
+within a millisecond. If the second counted by itself, it would cut off the drain of the first.
 
-A forked child inherits the handlers and the pipe. It gets the handlers back that stood before, and writes to no pipe:
+A forked child inherits the handlers and the pipe. It gets the earlier handlers back, and writes to no pipe:
 otherwise a SIGTERM for the child would neither end it nor leave its parent alone.
 """
 
@@ -30,9 +30,9 @@ from cronsensus.timing.clock import SystemClock
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 TOGETHER = 1.0
-"""Seconds after a signal for which further ones are the same wish."""
+"""Seconds after a signal for which further signals count as the same request."""
 PATIENCE = 3
-"""The signal with this number ends the process where it stands: the orderly way hangs on something."""
+"""The signal with this number ends the process at once: the orderly stop hangs."""
 _LONGEST_POLL = 2**31 - 1
 _TOLD = 0
 """The byte of ``request_stop``; the others are the numbers of signals, written by the interpreter itself."""

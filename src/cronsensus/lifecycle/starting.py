@@ -1,7 +1,7 @@
-"""One start of a node, and its tries while the store is not there yet.
+"""The start of a node, and its tries while the store is not there yet.
 
-A server may start beside the application, or be replaced just now. A start is tried again only after an error that says
-that later may help; any other ends it at once. Where the caller does not wait, ``StoreWait`` tries for it.
+A server may start beside the application, or be replaced just now. A start is tried again only after an error that may
+pass; any other error ends it at once. If the caller does not wait, ``StoreWait`` makes the further tries.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 _log = Logger("cronsensus.scheduler")
 _CLOCK = SystemClock()
-_RANDOM = SystemRandom()  # without a state: a program may have seeded the other one, and a fork would share it
+_RANDOM = SystemRandom()  # without a state: a program may have seeded ``random``, and a fork would share its state
 FIRST, LONGEST = 0.1, 2.0
 """First and longest pause between two tries, seconds."""
 LONG = 366 * 86_400.0
-"""Seconds that nobody counts."""
+"""Seconds from which a wait counts as endless."""
 
 
 class Tries:
-    """Counts the tries that a wait allows: ``for`` each, ``with tries:`` what is tried.
+    """Counts the tries that a wait allows: a ``for`` loop over them, and ``with tries:`` around each try.
 
     Example:
         >>> for pause in (tries := Tries(0.0)):
@@ -38,7 +38,7 @@ class Tries:
     """
 
     def __init__(self, seconds: float) -> None:
-        """Allow tries until ``seconds`` have passed; with 0 there is one."""
+        """Allow tries until ``seconds`` have passed; with 0 a single try."""
         self._until = _CLOCK.monotonic() + seconds
         self._succeeded = False
         self._failed = 0
@@ -54,51 +54,51 @@ class Tries:
         """Begin a try."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        """Note the end of a try; keep an error that may pass, as long as there is time."""
+        """Record the end of a try; suppress an error that may pass, as long as there is time."""
         self._succeeded = error is None
-        left = self._until - _CLOCK.monotonic()
-        if left <= 0 or not may_come(error):
+        remaining = self._until - _CLOCK.monotonic()
+        if remaining <= 0 or not may_come(error):
             return False
         self._failed += 1
         if self._failed == 1:
-            how_long = "until it is" if left > LONG else f"for {left:.0f} s"
+            how_long = "until it is" if remaining > LONG else f"for {remaining:.0f} s"
             _log.warning("the store is not there yet (%s); trying again %s", error, how_long)
         return True
 
 
 def pause_before(number: int) -> float:
-    """Return the seconds before a try; those of replicas that start together are spread.
+    """Return the seconds before a try. They are random, so that replicas that start together spread out.
 
     Args:
-        number: of the try, counted from 1 for the first that follows a failed one.
+        number: of the try, counted from 1 for the first after a failed try.
     """
     return min(LONGEST, FIRST * 2.0 ** min(number - 1, 10)) * _RANDOM.uniform(0.5, 1.0)
 
 
 def may_come(error: BaseException | None) -> bool:
-    """Whether the store may be there in a while, with nothing changed here."""
+    """Whether the store may become available with nothing changed here."""
     return isinstance(error, StoreError) and error.retryable and not isinstance(error, StoreRefused)
 
 
 def without_stack(error: StoreUnavailable) -> StoreUnavailable:
-    """Return ``error`` without its stack, to be raised ``from None``; with its causes that is logged on ``DEBUG``.
+    """Return ``error`` without its stack, to be raised ``from None``; the stack and its causes are logged on ``DEBUG``.
 
-    A program that ends with it shows the sentence that it is, not some 80 lines of a driver above that.
+    A program that ends with it shows its sentence, without some 80 lines of a driver above that.
     """
     _log.debug("the store cannot be used: %s", error, exc_info=error)
     return error.with_traceback(None)
 
 
 class Start:
-    """One start, as the caller sees it that asks for it, and may be gone before there is a node.
+    """A start for a caller that may give it up before there is a node.
 
     Attributes:
-        node: what it started; ``None``: nothing yet, or it was given up before.
-        over: set while nothing is under way.
+        node: the started node; ``None``: not yet, or the start was given up before.
+        over: set while no start is under way.
     """
 
     def __init__(self) -> None:
-        """Ask for one; nothing is begun."""
+        """Prepare a start; nothing is begun."""
         self.node: Node | None = None
         self.over = Event()
         self.over.set()

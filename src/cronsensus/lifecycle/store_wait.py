@@ -16,23 +16,23 @@ from cronsensus.timing.clock import SystemClock
 
 _CLOCK = SystemClock()
 AFTER_A_REFUSAL = 30.0
-"""Seconds before the next try where the store refused: servers lock out who tries a wrong password too often."""
+"""Seconds before the next try if the store refused: servers lock out clients that try a wrong password too often."""
 
 
 class StoreWait:
-    """Tries to open something in the store, on a thread of its own, until that works or nobody wants it any more.
+    """Tries to open something in the store, on its own thread, until that works or it is cancelled.
 
-    Nothing is done unguarded meanwhile: what needs the store raises, as it does whenever the store is away.
+    Nothing runs unguarded meanwhile: calls that need the store raise, as always while the store is away.
     """
 
     def __init__(self, attempt: Callable[[], object], give_up: Callable[[], None], what: str, log: Logger) -> None:
         """Begin nothing yet.
 
         Args:
-            attempt: one try; it raises ``StoreError`` where the store is not to be had.
-            give_up: has an attempt that is under way come to nothing, or undoes what it made; called by ``cancel``.
-            what: comes when the store does, for the log: ``"this process's node"``.
-            log: gets one ERROR for each cause, and a line when the store has come.
+            attempt: a single try; it raises ``StoreError`` while the store is not available.
+            give_up: ends an attempt that is under way, or undoes it; called by ``cancel``.
+            what: the thing that waits for the store, for the log: ``"this process's node"``.
+            log: gets an ERROR for each cause, and a line when the store is available.
         """
         self._attempt = attempt
         self._give_up = give_up
@@ -48,7 +48,7 @@ class StoreWait:
         return self._thread is not None and not self._over.is_set()
 
     def start_waiting(self, error: StoreError) -> None:
-        """Log why there is nothing yet, and go on trying in the background."""
+        """Log the error, and go on trying in the background."""
         self._log_cause(error)
         self._thread = threading.Thread(target=self._try_until_over, name="cronsensus-store-wait", daemon=True)
         mind_forks(self)
@@ -56,7 +56,7 @@ class StoreWait:
         self._thread.start()
 
     def cancel(self) -> None:
-        """Try no more. Returns when nothing is under way, or after ``PATIENCE``; then that undoes itself."""
+        """Stop trying. Returns when no attempt is under way, or after ``PATIENCE``; then the attempt undoes itself."""
         self._over.set()
         atexit.unregister(self.cancel)
         self._give_up()
@@ -77,10 +77,10 @@ class StoreWait:
                 refused = not may_come(error)
                 if refused:
                     self._log_cause(error)
-            except CoordinationError as error:  # it was asked to stop, which it was told by giving up
+            except CoordinationError as error:  # it was cancelled
                 self._log.debug("%s", error)
                 return
-            except Exception:  # noqa: BLE001 - logged: nobody else hears of it
+            except Exception:  # noqa: BLE001 - logged: there is no caller
                 self._log.exception("%s does not come; restart this process when it is mended", self._what)
                 break
             else:

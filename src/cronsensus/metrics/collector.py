@@ -1,4 +1,4 @@
-"""One page of numbers, made from what the store tells and from what this process counts."""
+"""The page of metrics, from the store and from the counters of this process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cronsensus.timing.clock import Clock, SystemClock
 READ_EVERY = 2.0
 """Seconds for which a reading of the store is shown again."""
 PATIENCE = 5.0
-"""Seconds that a scrape waits for another one that is reading the store."""
+"""Seconds that a scrape waits for another scrape that reads the store."""
 AHEAD = 1.0
 """Seconds before the next scrape at which the store is read for it, where scrapes come at equal intervals."""
 REGULAR = (4.0, 120.0)
@@ -33,15 +33,15 @@ _log = Logger("cronsensus.metrics")
 class Metrics:
     """A collector for prometheus-client: ``REGISTRY.register(Metrics(scheduler))``; and a page by itself.
 
-    What lies in the store it reads when asked, at most every two seconds. If the store cannot be read, those series are
-    not there: an old number would look like a good one.
+    The metrics of the store are read at a scrape, at most every two seconds. If the store cannot be read, those series
+    are missing: an old number would look like a current one.
     """
 
     def __init__(self, source: Scheduler | Store, *, jobs: str | Sequence[str] = ()) -> None:
-        """Read ``source``; of a scheduler also count what happens in this process.
+        """Prepare to read ``source``; for a scheduler, also count events in this process.
 
         Args:
-            source: the Scheduler, or a store, of which nothing can be counted.
+            source: the Scheduler, or a store, which has no events to count.
             jobs: patterns of the jobs that have series of their own, as ``"billing-*"``; all. The first 1,000 by name
                 have; runs of others are counted together.
 
@@ -59,7 +59,7 @@ class Metrics:
         self.forked()
 
     def forked(self) -> None:
-        """Begin anew: the lock may have been another thread's."""
+        """Make the lock anew: another thread may have held it."""
         self._lock = threading.Lock()
         self._reader = Reader(self._patterns, self._clock)
         self._page: tuple[float, Reading, bytes] | None = None
@@ -76,7 +76,7 @@ class Metrics:
     def collect(self) -> Iterator[Metric]:
         """Yield everything as prometheus-client's own values.
 
-        In its multiprocess mode without what is counted: its own collector finds that in the folder.
+        In its multiprocess mode without the counters: its own collector finds those in the folder.
         """
         if (found := self._read_store()) is not None:
             for name, what, label, values in rows_of(found[1]):
@@ -88,7 +88,7 @@ class Metrics:
             yield from self._counting.collect()
 
     def describe(self) -> Iterable[Metric]:
-        """Return nothing: to register it asks no store."""
+        """Return nothing, so that registering does not read the store."""
         return ()
 
     def _read_store(self) -> tuple[float, Reading, bytes] | None:
@@ -112,9 +112,9 @@ class Metrics:
         return found
 
     def _read_ahead(self) -> None:
-        """Have the store read for a scraper that comes again in as long as it stayed away, as Prometheus does.
+        """Read the store in advance for a scraper that comes at equal intervals, as Prometheus does.
 
-        So a scrape does not wait for the store, and that is asked no more often.
+        So a scrape does not wait for the store, which is read no more often than before.
         """
         now, before = self._clock.monotonic(), self._interval
         self._interval, self._asked_at = now - self._asked_at, now
@@ -125,7 +125,7 @@ class Metrics:
                 ahead.start()
 
 
-# The text by hand: it is simple, and of thousands of series the library takes three times as long to write it.
+# The text is written by hand: it is simple, and the library takes three times as long for thousands of series.
 
 
 def _text_of(families: Iterable[Metric]) -> bytes:
@@ -133,8 +133,8 @@ def _text_of(families: Iterable[Metric]) -> bytes:
     for family in families:
         name = family.name + ("_total" if family.type == "counter" else "")
         lines += f"# HELP {name} {family.documentation}", f"# TYPE {name} {family.type}"
-        for one in family.samples:
-            name, of, value, *_ = one
+        for sample in family.samples:
+            name, of, value, *_ = sample
             labels = ",".join([f'{label}="{_escape_text(text)}"' for label, text in of.items()])
             lines.append(f"{name}{{{labels}}} {value!r}" if labels else f"{name} {value!r}")
     return ("\n".join(lines) + "\n").encode()

@@ -1,6 +1,6 @@
-"""What this process counts: its runs, takeovers and claims, and what it asked of the store.
+"""The counters of this process: its runs, takeovers and claims, and its calls of the store.
 
-Fed by the scheduler's events, on the thread of its subscribers, so no run waits for it. Where
+They are fed by the scheduler's events, on the thread of its subscribers, so no run waits for it. Where
 ``PROMETHEUS_MULTIPROC_DIR`` is set the numbers lie in files that all workers of a server share.
 """
 
@@ -29,7 +29,7 @@ from cronsensus.scheduler import Scheduler
 from cronsensus.timing.clock import SystemClock
 
 OTHERS = "(others)"
-"""The label of runs of jobs that have no series of their own."""
+"""The label of runs of jobs without their own series."""
 NOT_TIMED = frozenset({"wait", "transaction"})
 """Verbs whose time is a node's sleep, or the user's own code."""
 _VERB_SECONDS = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
@@ -38,10 +38,10 @@ _DELAY_SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0)
 
 
 class Counting:
-    """The counters of one scheduler."""
+    """The counters of a scheduler."""
 
     def __init__(self, scheduler: Scheduler, jobs: Sequence[str]) -> None:
-        """Count from now on; of jobs that fit none of these patterns all in one."""
+        """Count from now on; jobs that fit none of these patterns share a series."""
         self._scheduler = weakref.ref(scheduler)
         self._patterns = tuple(jobs)
         self._labels: set[str] = set()
@@ -73,36 +73,36 @@ class Counting:
         scheduler.on(StoreVerb, self._count_answer)
 
     def forked(self) -> None:
-        """Make a lock anew: it may have been another thread's."""
+        """Make the lock anew: another thread may have held it."""
         self._lock = threading.Lock()
 
     def collect(self) -> Iterator[Metric]:
-        """Yield what was counted: by this process, or by all that share the folder of ``PROMETHEUS_MULTIPROC_DIR``."""
+        """Yield the counters: of this process, or of all that share the folder of ``PROMETHEUS_MULTIPROC_DIR``."""
         self._count_stats()
         for family in _list_families(self._registry):
             if family.name.startswith("cronsensus_"):
-                family.samples = [one for one in family.samples if not one.name.endswith("_created")]
+                family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
                 yield family
 
     # --- events, each on the thread of subscribers -------------------------------------------------------------------
 
     def _count_start(self, event: RunStarted) -> None:
-        # What was backfilled, or is run again, is late on purpose.
+        # A backfill or a retry is late on purpose.
         if event.scheduled_for is not None and event.attempt == 1 and event.origin is Origin.SCHEDULE:
             self._delay.observe(max(0.0, (self._clock.now() - event.scheduled_for).total_seconds()))
 
     def _count_end(self, event: RunEnded) -> None:
         if event.end == "snoozed":
-            return  # it looked, and looks again
+            return  # it only found out that it has to wait
         self._count_run(event.job, event.end)
         if event.seconds is not None:
             self._took.observe(event.seconds)
 
     def _count_takeover(self, event: TakenOver) -> None:
         self._takeovers.inc(len(event.runs))
-        for one in event.runs:
-            if one.became.final:
-                self._count_run(one.job, str(one.became))
+        for run in event.runs:
+            if run.became.final:
+                self._count_run(run.job, str(run.became))
 
     def _count_plans(self, event: PlanCarriedOut) -> None:
         for verdict in event.verdicts:
@@ -128,7 +128,7 @@ class Counting:
         return job
 
     def _count_stats(self) -> None:
-        """Add what the node has counted itself since; another node, after a new start, begins at zero."""
+        """Add the node's own counts since the last call; another node, after a new start, begins at zero."""
         scheduler = self._scheduler()
         if scheduler is not None:
             with self._lock:
@@ -136,7 +136,7 @@ class Counting:
 
     def _count_stats_of(self, scheduler: Scheduler) -> None:
         node, seen = self._seen
-        stats = scheduler.stats or node  # one that has left may have counted since
+        stats = scheduler.stats or node  # a node that has left may have counted since
         if stats is not node:
             if node is not None:
                 self._add_node(node, seen)
@@ -156,9 +156,9 @@ class Counting:
 
 
 class _Runs:
-    """Counts runs by job and verdict: a thousand series and more, so by hand where no other process has to see them.
+    """Counts runs by job and verdict, without the library unless other processes must see the counts.
 
-    The library takes three times as long to tell of them.
+    There may be thousands of series, for which the library takes three times as long.
     """
 
     _NAME, _WHAT = "runs", "Runs that ended on this node, and nominal times that it decided against."
@@ -197,7 +197,7 @@ def _list_families(registry: CollectorRegistry) -> Iterable[Metric]:
 
 
 def shares_a_folder() -> bool:
-    """Whether the workers of a server count together."""
+    """Whether the workers of a server share their counters."""
     return bool(os.environ.get("PROMETHEUS_MULTIPROC_DIR"))
 
 
@@ -210,7 +210,7 @@ _of: weakref.WeakKeyDictionary[Scheduler, Counting] = weakref.WeakKeyDictionary(
 
 
 def counting_of(scheduler: Scheduler, jobs: Sequence[str]) -> Counting:
-    """Return the counters of a scheduler; asked again, the same: two would count twice into a shared folder."""
+    """Return the counters of a scheduler, always the same: two would count twice into a shared folder."""
     found = _of.get(scheduler)
     if found is None:
         found = _of[scheduler] = Counting(scheduler, jobs)

@@ -1,6 +1,6 @@
-"""What the store tells about jobs and queues: read when somebody scrapes, and at most every two seconds.
+"""Metrics of jobs and queues from the store: read at a scrape, and at most every two seconds.
 
-All processes read the same there, so these numbers are the cluster's, whoever is asked.
+All processes read the same store, so these are the numbers of the cluster, whichever process is scraped.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from cronsensus.timing.clock import Clock
 from cronsensus.timing.instants import to_micros
 
 MOST_JOBS = 1_000
-"""Jobs that have series of their own: the first by name that are chosen."""
+"""Jobs that have their own series: the first by name of those that are chosen."""
 MOST_READ = 20_000
-"""Jobs among which the chosen ones are looked for."""
+"""Jobs that are read to find the chosen ones."""
 OLDEST = 50
-"""How many of what has been enqueued longest are looked at for the oldest that is due."""
+"""How many of the oldest pending runs are read to find the oldest that is due."""
 NEWEST = 600
-"""How many ended runs a reading takes in; after more of them, it reads of each job again."""
+"""How many ended runs a reading takes in. If more have ended, it reads the past of each job again."""
 AGAIN = timedelta(seconds=10)
-"""So far before the last reading the next one begins: what is committed later may have an earlier time."""
+"""How far before the last reading the next one begins: a later commit may have an earlier time."""
 ANEW = timedelta(minutes=5)
-"""After so long the past of each job is read again; after a fifth of it where more ended than a reading takes in."""
+"""After this time the past of each job is read again; after a fifth of it if more ended than a reading takes in."""
 WINDOW = timedelta(hours=1)
-"""So far before the first reading failures, missed times and lost nodes are looked for."""
+"""How far before the first reading it looks for failures, missed times and lost nodes."""
 JOB = "job_name"
-"""The label of a job. Not ``job``: that is the scrape's own, and Prometheus would rename ours to ``exported_job``."""
+"""The label of a job. Not ``job``, which the scrape sets: Prometheus would rename this label to ``exported_job``."""
 _PAGE = 500
 _TOGETHER = 50
 _PAST = 30
@@ -47,13 +47,13 @@ _PAST = 30
 
 @dataclass(frozen=True, slots=True)
 class JobReading:
-    """One job.
+    """The metrics of a job.
 
     Attributes:
         next_run: its next nominal time; ``None``: there is none, or it does not count, as in a pause.
-        last_success: when a run of it succeeded last, as far as the ledger reaches.
-        last_failure: when one failed for good; ``last_missed``: when a time of it was found to be missed; ``None``: not
-            since ``WINDOW`` before the first reading.
+        last_success: when a run of it last succeeded, as far as the ledger reaches.
+        last_failure: when a run of it last failed for good; ``last_missed``: when a time of it was last missed;
+            ``None``: not since ``WINDOW`` before the first reading.
         overdue: its time passed a minute ago, and no node has decided it; or it has not succeeded within its
             ``overdue=``.
     """
@@ -69,12 +69,12 @@ class JobReading:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one reading found.
+    """The result of a reading.
 
     Attributes:
-        pending: occurrences that wait, those for a later try too; at most 10,000 are counted.
-        oldest: seconds for which the oldest of those that are due has waited.
-        slots: how many runs the nodes may do at a time that have a lease.
+        pending: occurrences that wait, also for a later try; at most 10,000 are counted.
+        oldest: seconds for which the oldest due occurrence has waited.
+        slots: how many runs all nodes with a lease may execute at a time.
         busy: how many runs there are.
         skew: seconds that this host's clock is ahead of the store's.
         node_lost: when a node was last found dead, as ``last_failure``.
@@ -90,7 +90,7 @@ class Reading:
 
 
 class Reader:
-    """Reads, and remembers when each job succeeded last, so that it need not look for that again."""
+    """Reads the store, and remembers the last success of each job, so that it is not read again."""
 
     def __init__(self, jobs: Sequence[str], clock: Clock) -> None:
         """Choose the jobs whose names fit one of these patterns."""
@@ -102,7 +102,7 @@ class Reader:
         self._anew_at: datetime | None = None
 
     def read_store(self, store: Store) -> Reading:
-        """Ask the store."""
+        """Read the store."""
         before = self._clock.now()
         now = store.now()
         skew = before + (self._clock.now() - before) / 2 - now
@@ -115,9 +115,9 @@ class Reader:
             pending=max(0, counts.pending - ours),
             oldest=_find_oldest(store, now),
             slots=sum(
-                one.concurrency
-                for one in store.sessions()
-                if one.state == "alive" and one.expires_in > timedelta(0)  # those without slots are no nodes
+                session.concurrency
+                for session in store.sessions()
+                if session.state == "alive" and session.expires_in > timedelta(0)  # sessions without slots are no nodes
             ),
             busy=counts.running,
             skew=skew.total_seconds(),
@@ -141,21 +141,21 @@ class Reader:
         )
 
     def _choose_jobs(self, store: Store) -> tuple[list[JobView], list[str]]:
-        chosen, internal = [], []
+        views, internal = [], []
         for view in islice(every_job(store, page=_PAGE), MOST_READ):
             if is_internal(view.spec.name):
                 internal.append(view.spec.name)
             elif chosen_by(self._patterns, view.spec.name):
-                chosen.append(view)
-                if len(chosen) == MOST_JOBS:
+                views.append(view)
+                if len(views) == MOST_JOBS:
                     break
-        return chosen, internal
+        return views, internal
 
     def _learn_successes(self, store: Store, names: Sequence[str], now: datetime) -> None:
-        """Note who has succeeded since, and of jobs that are new when they last did."""
+        """Record the successes since the last reading; for new jobs, read their last success."""
         ended = [] if self._read_at is None else store.ran_since(self._read_at - AGAIN, limit=NEWEST)
-        for one in ended:
-            self._note_success(one.job, one)
+        for glance in ended:
+            self._note_success(glance.job, glance)
         too_many = len(ended) >= NEWEST
         since = None if self._anew_at is None else now - self._anew_at
         if since is None or since > ANEW or (too_many and since > ANEW / 5):
@@ -171,30 +171,34 @@ class Reader:
         pasts = store.last_of(names, limit=_PAST)
         for name in names:
             glances = pasts[name].glances if name in pasts else ()
-            for one in glances:
-                self._note_success(name, one)
-            # Where all that there is has been seen, there is nothing to look for; else it has failed for long.
+            for glance in glances:
+                self._note_success(name, glance)
+            # If the whole past was read, there is no success to find. Otherwise the job has failed for long.
             if self._succeeded.get(name) is None and len(glances) >= _PAST:
                 done = last_success(store, name)
                 self._succeeded[name] = None if done is None else done.finished_at
 
-    def _note_success(self, name: str, one: Glance) -> None:
+    def _note_success(self, name: str, glance: Glance) -> None:
         known = self._succeeded.get(name)
-        if one.parent is not None:  # an item is no success of its job
+        if glance.parent is not None:  # an item is no success of its job
             return
-        if one.state is State.SUCCEEDED and one.finished_at is not None and (known is None or one.finished_at > known):
-            self._succeeded[name] = one.finished_at
+        if (
+            glance.state is State.SUCCEEDED
+            and glance.finished_at is not None
+            and (known is None or glance.finished_at > known)
+        ):
+            self._succeeded[name] = glance.finished_at
 
 
 class Troubles:
     """When each job last failed or missed a time, and a node was last lost, for the whole cluster.
 
-    Read from the store: a counter of a process begins anew with it, dies with what it has not told yet, and
-    Prometheus's ``increase`` does not see the first event of a series.
+    They are read from the store. A counter of a process would start anew with it and die with events that were not
+    scraped yet, and Prometheus's ``increase`` does not see the first event of a series.
 
     Attributes:
-        last: by event and name of the job.
-        node_lost: of any node.
+        last: the last time by event and name of the job.
+        node_lost: the last time of any node.
     """
 
     def __init__(self) -> None:
@@ -239,23 +243,23 @@ def rows_of(reading: Reading) -> Iterator[tuple[str, str, str | None, list[tuple
     jobs = reading.jobs
     yield (
         "job_next_run_timestamp_seconds", "The next nominal time of a job that is not paused.", JOB,
-        [(one.name, one.next_run.timestamp()) for one in jobs if one.next_run is not None],
+        [(job.name, job.next_run.timestamp()) for job in jobs if job.next_run is not None],
     )  # fmt: skip
     yield (
         "job_last_success_timestamp_seconds", "When a run of the job last succeeded, as far as the ledger reaches.",
-        JOB, [(one.name, one.last_success.timestamp()) for one in jobs if one.last_success is not None],
+        JOB, [(job.name, job.last_success.timestamp()) for job in jobs if job.last_success is not None],
     )  # fmt: skip
     yield (
         "job_last_failure_timestamp_seconds", "When a run of the job last failed for good.", JOB,
-        [(one.name, one.last_failure.timestamp()) for one in jobs if one.last_failure is not None],
+        [(job.name, job.last_failure.timestamp()) for job in jobs if job.last_failure is not None],
     )  # fmt: skip
     yield (
         "job_last_missed_timestamp_seconds", "When a nominal time of the job was last found to be missed.", JOB,
-        [(one.name, one.last_missed.timestamp()) for one in jobs if one.last_missed is not None],
+        [(job.name, job.last_missed.timestamp()) for job in jobs if job.last_missed is not None],
     )  # fmt: skip
-    yield "job_paused", "1: the job is paused.", JOB, [(one.name, float(one.paused)) for one in jobs]
+    yield "job_paused", "1: the job is paused.", JOB, [(job.name, float(job.paused)) for job in jobs]
     what = "1: no node has decided a nominal time of a minute ago, or no success within its overdue=."
-    yield "job_overdue", what, JOB, [(one.name, float(one.overdue)) for one in jobs]
+    yield "job_overdue", what, JOB, [(job.name, float(job.overdue)) for job in jobs]
     yield "pending", "Occurrences that wait, 10,000 at most.", "queue", [("default", float(reading.pending))]
     yield "oldest_pending_age_seconds", "How long the oldest that is due has waited.", None, [("", reading.oldest)]
     yield "slots", "Runs that the nodes with a lease may do at a time.", None, [("", float(reading.slots))]

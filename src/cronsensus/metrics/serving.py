@@ -1,4 +1,4 @@
-"""Serve the page beside a node, on a port of its own, and tell a probe whether the node decides on time."""
+"""Serve the page of metrics beside a node, on its own port, and probes of whether the node decides on time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STUCK = (
 
 
 class PortTakenError(CronsensusError):
-    """Something else listens where the metrics were to."""
+    """Something else listens on the port of the metrics."""
 
 
 class Server:
@@ -68,7 +68,7 @@ class Server:
 
 
 class _Listener(ThreadingHTTPServer):
-    """Serves each connection in a thread, and drops those of which there are too many: a node needs its files."""
+    """Serves each connection in a thread, and drops excess connections: a node needs its files."""
 
     daemon_threads = True
 
@@ -93,7 +93,7 @@ class _Listener(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - as the base class calls it
-        """Log an error, where the base class prints it. That a client goes away is none."""
+        """Log an error instead of printing it. A client that goes away is no error."""
         level = logging.DEBUG if isinstance(sys.exc_info()[1], OSError) else logging.ERROR
         _log.log(level, "a request for metrics from %s failed", client_address, exc_info=True)
 
@@ -102,15 +102,15 @@ class _Handler(BaseHTTPRequestHandler):
     metrics: Metrics
     scheduler: Scheduler
     alone: bool
-    """Whether only this machine may ask: then a page of another site may have its own name point here."""
+    """Whether only this machine may connect: then a page of another site may have its own name point here."""
     timeout = 10
-    """Seconds that a client may say nothing."""
+    """Seconds that a client may be silent."""
     server_version, sys_version = "cronsensus", ""
 
     def do_GET(self) -> None:
         """Answer ``/metrics``, and with 200 or 503 ``/ready`` (it decides) and ``/live`` (a slot may get free).
 
-        The last two do not ask the store: while it is away, no restart helps.
+        The last two do not read the store: while it is away, no restart helps.
         """
         path = self.path.partition("?")[0]
         if self.alone and not is_loopback(strip_port(self.headers.get("Host", "localhost"))):
@@ -138,5 +138,5 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the base class calls it
-        """Log what a probe asks each second only where everything is logged."""
+        """Log requests only on ``DEBUG``: probes come each second."""
         _log.debug(format, *args)

@@ -1,4 +1,4 @@
-"""A scheduler's store, opened when first used, and what locks and guarded functions keep open in it."""
+"""A scheduler's store, opened at first use, and the sessions of its locks and guarded functions."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ _log = Logger("cronsensus.scheduler")
 
 
 class Holdings(Protocol):
-    """The locks and guarded calls of one process."""
+    """The locks and guarded calls of a process."""
 
     def lock_backend(self) -> StoreLockBackend:
-        """Return what holds its locks."""
+        """Return the holder of its locks."""
 
     def claims(self) -> Claims:
-        """Return what holds its claims of guarded functions."""
+        """Return the holder of its claims of guarded functions."""
 
 
 class OpenedStore:
-    """The store that the settings name, or that was given; one at a time.
+    """The store that the settings name, or an open store that was given; a single store at a time.
 
     Attributes:
         lock: held while anything is opened or closed.
-        waits: how a caller waits for the end of a run.
-        is_swapped: whether a test has put another store in the place of that of the settings.
+        waits: by which callers wait for the end of a run.
+        is_swapped: whether a test has replaced the store of the settings.
     """
 
     def __init__(self, setup: Setup, given: Store | None, span: Callable[[], Span | None]) -> None:
@@ -55,7 +55,7 @@ class OpenedStore:
         Args:
             setup: where the store is.
             given: an open store, which stays the caller's to close; ``None``: that of the settings.
-            span: gives what is to be entered around each verb, or ``None``.
+            span: returns the context manager to enter around each verb, or ``None``.
         """
         self.lock: threading.RLock = threading.RLock()
         self.waits: Waits = Waits()
@@ -70,7 +70,7 @@ class OpenedStore:
         self._claims: Claims | None = None
         self._outside: OutsideClaims | None = None
         self._find_holdings: Callable[[], Holdings] | None = None
-        """In a test, whose processes share one memory: those of the process that asks."""
+        """In a test, whose simulated processes share a memory: finds the holdings of the calling process."""
         self._place = ("", "")
         self._crossed_a_fork = False
         self._warns_of_memory = False
@@ -81,7 +81,7 @@ class OpenedStore:
 
     @property
     def store(self) -> Store:
-        """The store, opened when first asked for; its schema is not touched by that."""
+        """The store, opened at first use, without a change of its schema."""
         with self.lock:
             if self._store is None:
                 if self._crossed_a_fork:
@@ -107,7 +107,7 @@ class OpenedStore:
             return self._store
 
     def measure(self) -> None:
-        """Enter a span around each verb from now on, or none, as is wanted; one that the caller has set stays."""
+        """Set or remove the span around each verb, as is wanted now; a span that the caller has set stays."""
         with self.lock:
             store = self._store
             if store is not None and (store.span is None or store.span == self._span_set):
@@ -123,7 +123,7 @@ class OpenedStore:
         return store
 
     def heartbeat(self) -> Heartbeat:
-        """Return what renews the sessions of this scheduler: of its node, its locks and its guarded functions."""
+        """Return the heartbeat that renews the sessions of its node, its locks and its guarded functions."""
         from cronsensus.membership.heartbeat import Heartbeat
 
         with self.lock:
@@ -132,7 +132,7 @@ class OpenedStore:
             return self._heartbeat
 
     def shared(self) -> Store:
-        """Return the handle for the verbs of locks and guarded functions: one of ours, also if the store was given."""
+        """Return the store handle for locks and guarded functions: a sibling, if the store was given."""
         store = self.ready()
         if store is not self._given:
             return store
@@ -141,7 +141,7 @@ class OpenedStore:
         return self._shared
 
     def lock_backend(self) -> StoreLockBackend:
-        """Return what holds this process's locks in the store."""
+        """Return the holder of this process's locks in the store."""
         from cronsensus.lock.in_store import StoreLockBackend
 
         if self._find_holdings is not None:
@@ -159,7 +159,7 @@ class OpenedStore:
             return self._lock_backend
 
     def claims(self) -> Claims:
-        """Return what holds this process's claims of guarded functions in the store."""
+        """Return the holder of this process's claims of guarded functions."""
         from cronsensus.once.claims import Claims
 
         if self._find_holdings is not None:
@@ -170,7 +170,7 @@ class OpenedStore:
             return self._claims
 
     def outside(self) -> Outside:
-        """Return what takes part in what another program names; its claims are none of guarded functions."""
+        """Return the access for programs that keep the time themselves; its claims are apart from guarded functions."""
         from cronsensus.outside.claims import OutsideClaims
         from cronsensus.outside.outside import Outside
 
@@ -190,7 +190,7 @@ class OpenedStore:
         }
 
     def move(self, settings: Settings) -> None:
-        """Close the store if the settings name another one now."""
+        """Close the store if the settings name another store now."""
         if self.is_swapped:
             return
         if settings.source("url") == "flag" and self._given is not None:
@@ -202,9 +202,9 @@ class OpenedStore:
 
     @contextmanager
     def swapped(self, store: Store, waits: Waits, find_holdings: Callable[[], Holdings]) -> Iterator[None]:
-        """Use ``store`` in the place of that of the settings, whatever they say meanwhile, until the block ends.
+        """Use ``store`` in place of that of the settings, even if they change, until the block ends.
 
-        ``find_holdings`` gives the locks and guarded calls of the process of a test that asks.
+        ``find_holdings`` returns the locks and guarded calls of the simulated process that calls it.
         """
         nothing_open = {
             "_given": store, "waits": waits, "_find_holdings": find_holdings, "is_swapped": True, "_place": ("", ""),
@@ -224,7 +224,7 @@ class OpenedStore:
     def close(self) -> None:
         """Close connections, except those of held locks and of running guarded functions.
 
-        What lives in this process's memory would be lost with its handle, so that is kept.
+        A store in this process's memory would be lost with its handle, so it is kept.
         """
         lock_backend, claims, outside, store = self._lock_backend, self._claims, self._outside, self._store
         if lock_backend is not None and lock_backend.is_idle:

@@ -1,13 +1,13 @@
-"""Typed values: JSON in the store, and what a function's annotations name at both ends.
+"""Typed values: JSON in the store, and the types of a function's annotations at both ends.
 
 ::
 
     enqueue(date(2026, 1, 31)) ──▶ "2026-01-31" in the store ──▶ f(day: date) is given date(2026, 1, 31)
 
-The annotations of the function decide, and nothing that is stored: no class is ever built but those that they name.
-Where an annotation says no more than JSON does (``int``, ``str``, ``list``, ``dict``, none at all), values pass as they
-are, unchecked, as they always did. One that cannot be resolved (a name that exists for type checkers only) or that
-msgspec does not know (``Path``, a class of any kind) counts as none. A model of pydantic reads and writes its own JSON;
+Only the annotations of the function decide, never stored data: no other class is ever built than those that they name.
+If an annotation is no more than JSON (``int``, ``str``, ``list``, ``dict``, none at all), values pass unchanged and
+unchecked. An annotation that cannot be resolved (a name that exists for type checkers only), or that msgspec does not
+know (``Path``, a class of any kind), counts as none. A model of pydantic reads and writes its own JSON;
 pydantic itself is not imported.
 """
 
@@ -37,15 +37,15 @@ _MORE = (
     shapes.TimeType, shapes.TimeDeltaType, shapes.UUIDType, shapes.DecimalType, shapes.EnumType, shapes.SetType,
     shapes.FrozenSetType, shapes.TupleType, shapes.VarTupleType,
 )  # fmt: skip
-"""Types with values that JSON cannot give."""
+"""Types with values that JSON does not have."""
 _LONGEST = 80
 _RESULT = "the result"
 
 
 class Types:
-    """The conversion of one function's arguments and result to and from JSON.
+    """The conversion of a function's arguments and result to and from JSON.
 
-    Annotations are looked at when first needed: a class that one names may be defined further down in its module.
+    Annotations are resolved at first use: the class may be defined further down in its module.
 
     Example:
         >>> from datetime import date
@@ -62,7 +62,7 @@ class Types:
     def __init__(self, function: Callable[..., Any] | None, run_parameter: str | None = None) -> None:
         """Read the annotations of ``function``, which is not called; ``None`` has none.
 
-        ``run_parameter`` is the one that gets the ``Run``, which is no argument.
+        ``run_parameter`` is the parameter that gets the ``Run``, which is no argument.
         """
         self._by_position: list[_Wire] = []
         self._by_name: dict[str, _Wire] = {}
@@ -98,25 +98,25 @@ class Types:
         """Return arguments as the JSON values that a store keeps.
 
         Raises:
-            InvalidPayload: one is neither JSON nor what its annotation names; the message says what to write.
+            InvalidPayload: an argument is neither JSON nor of its annotation; the message says what to write.
         """
-        given = [wire.write(value, what) for wire, value in zip(self._positions(len(args)), args, strict=True)]
+        positional = [wire.write(value, what) for wire, value in zip(self._positions(len(args)), args, strict=True)]
         named = {name: self._named(name).write(value, what) for name, value in kwargs.items()}
         try:
-            dumps([given, named], what=what)
+            dumps([positional, named], what=what)
         except InvalidPayload:
             for wire, value in (
-                *zip(self._positions(len(given)), given, strict=True),
+                *zip(self._positions(len(positional)), positional, strict=True),
                 *((self._named(name), value) for name, value in named.items()),
             ):
                 wire.require_json(value, what)
             raise
-        return given, named
+        return positional, named
 
     def read_arguments(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments as the function's annotations name them.
+        """Return the arguments in the types of the function's annotations.
 
         Raises:
             InvalidPayload: what is stored does not fit an annotation.
@@ -124,26 +124,26 @@ class Types:
         if not args and not kwargs:
             return (), {}
         wires = self._by_position if len(args) <= len(self._by_position) else self._positions(len(args))
-        given = tuple([wire.read(value) for wire, value in zip(wires, args, strict=False)])
-        return given, {name: self._named(name).read(value) for name, value in kwargs.items()}
+        positional = tuple([wire.read(value) for wire, value in zip(wires, args, strict=False)])
+        return positional, {name: self._named(name).read(value) for name, value in kwargs.items()}
 
     def write_result(self, value: Any, *, what: str = "result") -> str | None:
         """Return a result as JSON text; ``None`` for ``None``.
 
         Raises:
-            InvalidPayload: it is neither JSON nor what the return annotation names, or too large.
+            InvalidPayload: it is neither JSON nor of the return annotation, or too large.
         """
         if value is None:
             return None
         try:
             return dumps(self._result.write(value, what), what=what)
         except InvalidPayload:
-            # What is JSON is kept whatever the annotation says: the work is done.
+            # The work is done, so a JSON result is kept, even if it does not fit the annotation.
             self._result.require_json(value, what)
             return dumps(value, what=what)
 
     def read_result(self, text: str | None) -> Any:
-        """Return a result as the return annotation names it; as JSON gives it, where it does not fit.
+        """Return a result in the type of the return annotation; as plain JSON if it does not fit.
 
         Raises:
             StoreCorrupt: the text is not JSON.
@@ -166,7 +166,7 @@ class Types:
 
 
 class _Wire:
-    """One parameter, or the result: its annotation, and what that means for JSON."""
+    """A parameter, or the result: its annotation, and what that means for JSON."""
 
     __slots__ = ("_annotation", "_may_be_none", "_names", "_type", "_typed", "_why", "name")
 
@@ -180,7 +180,7 @@ class _Wire:
         self._why = "has no annotation"
 
     def write(self, value: Any, what: str) -> Any:
-        """Return ``value`` as JSON values, if the annotation names more than JSON."""
+        """Return ``value`` as JSON values, if the annotation is more than JSON."""
         typed = self._is_typed()
         if value is None and not self._may_be_none and self._type is not None and not _allows_none(self._type):
             raise InvalidPayload(
@@ -204,7 +204,7 @@ class _Wire:
         return written
 
     def read(self, value: Any) -> Any:
-        """Return what ``write`` wrote."""
+        """Return the value that ``write`` has written."""
         if not self._is_typed():
             return value
         try:
@@ -218,7 +218,7 @@ class _Wire:
         return msgspec.convert(plain, self._type, str_keys=True, dec_hook=_made_of)
 
     def require_json(self, value: Any, what: str) -> None:
-        """Raise, with what to write, if ``value`` is something that only an annotation could carry."""
+        """Raise, with what to write, if ``value`` needs an annotation to be stored."""
         try:
             dumps(value, what=what, largest=sys.maxsize)
         except InvalidPayload as error:
@@ -244,7 +244,7 @@ class _Wire:
             holder = SimpleNamespace(__annotations__={"it": self._annotation})
             self._type = typing.get_type_hints(holder, globalns=self._names, include_extras=True)["it"]
         except Exception as error:  # noqa: BLE001 - an annotation may be any expression, and raise anything
-            # Looked at again the next time: the name may be defined by then.
+            # It is resolved again the next time: the name may be defined by then.
             self._why = f"its annotation {self._words()} cannot be resolved ({type(error).__name__})"
             return
         try:
@@ -264,7 +264,7 @@ class _Wire:
 
 
 def _allows_none(annotation: Any) -> bool:
-    """Whether an annotation that was resolved takes ``None``; what says nothing of values does."""
+    """Whether a resolved annotation allows ``None``; an annotation that restricts nothing does."""
     if typing.get_origin(annotation) is typing.Annotated:
         return _allows_none(typing.get_args(annotation)[0])
     if typing.get_origin(annotation) in {typing.Union, UnionType}:
@@ -281,8 +281,8 @@ def to_plain(value: Any) -> Any:
     """Return a value as JSON values.
 
     Raises:
-        TypeError: nothing is known of its class.
-        ValueError: a model would come back as another one.
+        TypeError: its class is not known.
+        ValueError: a model would come back different.
     """
     return msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_model)
 
@@ -293,10 +293,10 @@ def _is_model(kind: Any) -> bool:
 
 
 def _plain_model(value: Any) -> Any:
-    """Return what a model of pydantic makes of itself; of anything else nothing is known.
+    """Return the JSON of a model of pydantic.
 
     Raises:
-        ValueError: it would come back as another one.
+        ValueError: it would come back different.
         TypeError: it is no model.
     """
     kind: Any = type(value)
@@ -324,8 +324,11 @@ def _made_of(kind: Any, plain: Any) -> Any:
         errors = getattr(error, "errors", None)
         if errors is None:
             raise
-        # In one line, and without the values, which may be secrets.
-        where = [(".".join(map(str, one["loc"])), one["msg"]) for one in errors(include_url=False, include_input=False)]
+        # On a line, and without the values, which may be secrets.
+        where = [
+            (".".join(map(str, problem["loc"])), problem["msg"])
+            for problem in errors(include_url=False, include_input=False)
+        ]
         raise ValueError("; ".join(f"{name}: {text}" if name else text for name, text in where[:5])) from None
 
 
@@ -333,22 +336,22 @@ def _names_more_than_json(shape: shapes.Type, seen: set[Any]) -> bool:
     """Return whether values of this type differ from those of JSON.
 
     Raises:
-        TypeError: nothing is known of some class in it.
+        TypeError: a class in it is not known.
     """
     if isinstance(shape, shapes.CustomType) and _is_model(shape.cls):
         return True
     if isinstance(shape, shapes.CustomType) and shape.cls is not object:
         raise TypeError(f"nothing is known of {shape.cls.__name__}")
-    more = isinstance(shape, _MORE)
+    exceeds_json = isinstance(shape, _MORE)
     if isinstance(shape, _WITH_FIELDS):
         if shape.cls in seen:
             return True
         seen.add(shape.cls)
     elif isinstance(shape, shapes.DictType):
-        more = not isinstance(shape.key_type, (shapes.AnyType, shapes.StrType))
+        exceeds_json = not isinstance(shape.key_type, (shapes.AnyType, shapes.StrType))
     for part in _parts(shape):
-        more |= _names_more_than_json(part, seen)
-    return more
+        exceeds_json |= _names_more_than_json(part, seen)
+    return exceeds_json
 
 
 def _parts(shape: shapes.Type) -> list[shapes.Type]:
@@ -370,7 +373,7 @@ def _parts(shape: shapes.Type) -> list[shapes.Type]:
 
 
 def _lost(before: Any, after: Any, path: str = "") -> str | None:
-    """Return the path to something that is not there any more; ``None``: all is."""
+    """Return the path to a part that is lost; ``None``: nothing is lost."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name, value in before.items():
             if name not in after:
@@ -378,8 +381,8 @@ def _lost(before: Any, after: Any, path: str = "") -> str | None:
             if (lost := _lost(value, after[name], f"{path}.{name}")) is not None:
                 return lost
     if isinstance(before, (list, tuple)) and isinstance(after, (list, tuple)) and len(before) == len(after):
-        for index, (one, other) in enumerate(zip(before, after, strict=True)):
-            if (lost := _lost(one, other, f"{path}[{index}]")) is not None:
+        for index, (before_item, after_item) in enumerate(zip(before, after, strict=True)):
+            if (lost := _lost(before_item, after_item, f"{path}[{index}]")) is not None:
                 return lost
     return None
 
@@ -397,7 +400,7 @@ def signature_of(function: Callable[..., Any], *, follow_wrapped: bool = True) -
     """Return a signature without evaluating annotations: some exist for type checkers only.
 
     Raises:
-        ValueError, TypeError: Python cannot tell. (An object that computes its own signature may raise anything.)
+        ValueError, TypeError: Python does not know it. (An object that computes its own signature may raise anything.)
     """
     if sys.version_info >= (3, 14):
         import annotationlib

@@ -1,7 +1,7 @@
-"""Threads for what must not be cut off in the middle: no signal handler runs there, so none raises.
+"""Threads for acts that must not be cut off in the middle: no signal handler runs there, so none raises.
 
-They are started when there is something to do, and end when there has been nothing for a while; one stays for as long
-as something is held, because ``drop`` must not start any. Not ``concurrent.futures``, whose threads take no more work
+They start when there is an act, and end after a while without. A thread stays as long as something is held, because
+``drop`` must not start any. Not ``concurrent.futures``, whose threads take no more work
 as soon as the main thread ends, while other threads of the program go on.
 """
 
@@ -29,7 +29,7 @@ PATIENCE = 5.0
 
 
 class Gone(weakref.ref[Any]):
-    """A weak reference that has ``act`` done when its object is collected, for as long as it is kept itself.
+    """A weak reference that runs ``act`` when its object is collected, as long as the reference itself is kept.
 
     Its callback is ``Background.when_gone``. Not a ``__del__`` of the object: a signal handler that raises in there
     ends it, and its exception is lost. The callback of a weak reference is called by the interpreter itself, and this
@@ -47,9 +47,9 @@ class Gone(weakref.ref[Any]):
 
 
 class Background:
-    """Up to ``most`` daemon threads. Never fewer than there are acts under way, so that none waits for another.
+    """Up to ``most`` daemon threads, never fewer than acts under way, so that no act waits for another.
 
-    Whatever calls this may be interrupted between any two lines: an act is then taken in or not, and all others go on.
+    Callers may be interrupted between any two lines: their act is then accepted or not, and all others go on.
     """
 
     def __init__(self, name: str, *, most: int, log: Logger) -> None:
@@ -70,7 +70,7 @@ class Background:
 
     def drop(self, act: Act) -> None:
         """Do ``act`` on an existing background thread; takes no lock, for ``__del__``."""
-        # Python may run this anywhere, also while this very thread holds any lock of ours: SimpleQueue takes none.
+        # Python may run this anywhere, even while this thread holds a lock of the library: SimpleQueue takes none.
         self._acts.put((act, False))
 
     def need_one(self) -> None:
@@ -80,15 +80,15 @@ class Background:
                 self._need(1)
 
     def undisturbed(self, act: Callable[[], Answer]) -> Answer:
-        """Call ``act`` where nothing can cut it off in the middle, and return what it does.
+        """Call ``act`` on a thread where nothing can cut it off, and return its result.
 
-        It is to be short. A caller that is interrupted goes on when ``act`` is done to its end, or is not begun.
+        Keep it short. An interrupted caller goes on when ``act`` has ended, or if it was not begun.
         """
         if threading.current_thread() is not threading.main_thread():
             return act()
         answers: list[Answer] = []
         errors: list[BaseException] = []
-        ticket = [act]  # whichever thread takes it out decides whether the act is done
+        ticket = [act]  # the thread that takes it out decides whether the act is done
         done = new_lock()
         done.acquire()
 
@@ -145,7 +145,7 @@ class Background:
             except Exception:  # noqa: BLE001 - logged
                 self._log.exception("a mistake in cronsensus; please report it. It was done in the background")
             finally:
-                del act, got  # it may be what keeps a lock alive
+                del act, got  # the reference may keep a lock alive
                 with self._lock:
                     self._under_way -= 1
 
@@ -155,7 +155,7 @@ class Background:
                 return False
             with suppress(ValueError):
                 self._threads.remove(threading.current_thread())
-            # ``need_one`` notes first, and looks for a thread then. So one of the two sees the other.
+            # ``need_one`` records the need first, and checks for a thread then. So one of the two sees the other.
             if self.held and not self._threads:
                 self._threads.append(threading.current_thread())
                 return False
@@ -163,10 +163,10 @@ class Background:
 
 
 class Whole(Generic[Answer]):
-    """One act on a thread of its own: done once and to its end, whatever is raised in the caller that waits for it."""
+    """An act on its own thread: done once and to its end, even if the waiting caller is interrupted."""
 
     def __init__(self, act: Callable[[], Answer], name: str) -> None:
-        self._ticket = [act]  # whichever thread takes it out does the act
+        self._ticket = [act]  # the thread that takes it out does the act
         self._name = name
         self._answers: list[Answer] = []
         self._errors: list[BaseException] = []
@@ -183,7 +183,7 @@ class Whole(Generic[Answer]):
             self._do()
 
     def withdraw(self) -> bool:
-        """Return whether it is never done: it was not begun yet."""
+        """Withdraw the act if it was not begun yet; return whether that worked."""
         try:
             self._ticket.pop()
         except IndexError:
@@ -195,7 +195,7 @@ class Whole(Generic[Answer]):
         return self._over.wait(timeout)
 
     def answer(self) -> Answer:
-        """Return what it returned, or raise what it raised; when it is done.
+        """Return its result, or raise its exception, once it is done.
 
         Raises:
             ConfigurationError: it goes on in the parent of this forked process.
@@ -207,7 +207,7 @@ class Whole(Generic[Answer]):
         return self._answers[0]
 
     def forked(self) -> None:
-        """Wait for nothing here: called in a forked child, which does not have the thread."""
+        """End all waits here; called in a forked child, which does not have the thread."""
         self._over.set()
 
     def _start(self) -> None:

@@ -1,4 +1,4 @@
-"""Processes that fork, or are forked: what the child leaves to its parent, and which process is to start no node."""
+"""Forks: what a child leaves to its parent, and which processes must not start a node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Forkable(Protocol):
     """Something that has to change in a forked child."""
 
     def forked(self) -> None:
-        """Make it usable in the child: one thread is left there, and any lock may have been another's."""
+        """Make it usable in the child, where only the forking thread exists, and other threads' locks stay held."""
 
 
 left_to_the_parent: list[object] = []
@@ -25,7 +25,7 @@ _all: weakref.WeakSet[Forkable] = weakref.WeakSet()
 
 
 def mind_forks(part: Forkable) -> None:
-    """Call ``part.forked`` in every forked child, as long as there is such a part."""
+    """Call ``part.forked`` in every forked child, as long as ``part`` exists."""
     _all.add(part)
 
 
@@ -42,7 +42,7 @@ class Master(NamedTuple):
 
     name: str
     write: str
-    """What to write where instead, with ``START`` and ``STOP`` for the calls."""
+    """What to write instead, and where, with ``START`` and ``STOP`` for the calls."""
 
 
 _GUNICORN = Master(
@@ -57,7 +57,7 @@ _UWSGI = Master(
 
 
 def forking_master() -> Master | None:
-    """Return the server whose master runs this code, to fork its workers later; ``None``: no server's."""
+    """Return the server whose master process runs this code and forks its workers later; ``None``: there is none."""
     if "gunicorn.arbiter" in sys.modules and _is_arbiter():
         return _GUNICORN
     uwsgi = sys.modules.get("uwsgi")
@@ -67,16 +67,16 @@ def forking_master() -> Master | None:
 
 
 def _is_arbiter() -> bool:
-    # A worker has the arbiter's module, too, and the arbiter's calls below its own: only what they are called tells.
+    # A worker also has the arbiter's module, and the arbiter's frames below its own. Only their names differ.
     frame: FrameType | None = sys._getframe()  # noqa: SLF001
-    found = False
+    in_arbiter = False
     while frame is not None:
         if frame.f_globals.get("__name__") == "gunicorn.arbiter":
             if frame.f_code.co_name.startswith("spawn_"):
                 return False
-            found = True
+            in_arbiter = True
         frame = frame.f_back
-    return found
+    return in_arbiter
 
 
 def _is_uwsgi_master(uwsgi: ModuleType) -> bool:
@@ -84,15 +84,15 @@ def _is_uwsgi_master(uwsgi: ModuleType) -> bool:
         if master := uwsgi.masterpid():
             return bool(master == os.getpid())
         return bool(uwsgi.worker_id() == 0 and uwsgi.numproc > 1)
-    except AttributeError:  # a module of that name, and not the one that the server makes
+    except AttributeError:  # another module of that name than the server's
         return False
 
 
 def refuse_in_master(what: str, start: str, stop: str) -> None:
-    """Refuse to start ``what`` in a process that forks its workers later: threads do not come along.
+    """Refuse to start ``what`` in a process that forks its workers later, because threads do not survive a fork.
 
-    The master would run everything by itself, without a worker to take over. And a fork while another thread is in the
-    middle of something leaves the worker with a lock that nobody releases.
+    The master would run everything by itself, without a worker to take over. And a fork while another thread holds a
+    lock leaves the worker with a lock that nobody releases.
 
     Args:
         what: the subject of the message.
@@ -110,7 +110,7 @@ def refuse_in_master(what: str, start: str, stop: str) -> None:
 
 
 def is_being_spawned() -> bool:
-    """Whether ``multiprocessing`` imports the parent's modules here, before the child does what it is there for.
+    """Whether ``multiprocessing`` imports the parent's modules in this child, before the child does its work.
 
     A module that starts its scheduler at import would make a node of each child.
     """

@@ -1,4 +1,4 @@
-"""Events and conditions that an exception out of a signal handler leaves whole.
+"""Events and conditions that stay intact if a signal handler raises.
 
 CPython runs signal handlers in the main thread between any two calls, and they may raise there: Ctrl-C, Celery's soft
 time limit. ``with lock`` is safe for a lock that is written in C: no handler runs between taking it and the block. The
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 
 def new_lock() -> threading.Lock:
-    """Return a lock of the kind that this process has now: gevent may have patched it after this was imported."""
+    """Return a lock of the present kind: gevent may have patched locks after this module was imported."""
     return threading.Lock()
 
 
 class Event(threading.Event):
-    """An event without a lock, so that there is none that could stay locked."""
+    """An event without a lock that could stay locked."""
 
     def __init__(self) -> None:
         self._set = False
@@ -41,7 +41,7 @@ class Event(threading.Event):
                 sleeper.release()
 
     def clear(self) -> None:
-        """Set it back."""
+        """Reset it."""
         self._set = False
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -52,14 +52,14 @@ class Event(threading.Event):
         sleeper.acquire()
         self._sleepers.append(sleeper)
         try:
-            # Looked at once more: it may have been set before there was a thread to wake.
+            # Checked once more: it may have been set before there was a thread to wake.
             return bool(self._set) or _sleep(sleeper, timeout)
         finally:
             self._sleepers.remove(sleeper)
 
 
 class Condition(threading.Condition):
-    """A condition that holds its lock exactly as long as its block. Wait while it is held once, not twice."""
+    """A condition that holds its lock exactly as long as its block. Do not wait while it is held twice."""
 
     if not TYPE_CHECKING:
         # The lock's own methods, which are called without a look for signals before the block has begun. They are got

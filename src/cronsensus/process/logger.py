@@ -1,14 +1,14 @@
 """Loggers that cannot raise into the code that logs.
 
-The application's logging handlers are the application's code: they may raise, block, or log themselves. A loop of ours
-that ended for that would leave a process behind that holds its lease and does nothing. So what a handler raises goes
-to standard error, and the code that logged goes on.
+The application's logging handlers are the application's code: they may raise, block, or log themselves. If that ended a
+loop of the library, the process would hold its lease and do nothing. So an exception of a handler goes to standard
+error, and the code that logged goes on.
 
-What a handler blocks, it blocks. Threads that must not stand still (those that renew leases and watch deadlines)
-log ``aside``: a thread of its own writes what they say.
+A handler that blocks does block its caller. Threads that must not stand still (those that renew leases and watch
+deadlines) log ``aside``: another thread writes their records.
 
-Secrets in what is logged here are masked: in texts, in exceptions, and in tracebacks. What an application logs itself
-is the application's, and goes to its handlers as it is.
+Secrets in these records are masked: in texts, in exceptions, and in tracebacks. Records of the application itself go to
+its handlers unchanged.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ ExcInfo: TypeAlias = bool | BaseException | tuple[type[BaseException], BaseExcep
 MOST_COMPLAINTS = 20
 """Most errors of handlers that a process shows on standard error."""
 MOST_WAITING = 1_000
-"""Records that wait to be written aside; what comes on top is dropped, and counted."""
+"""Records that wait to be written aside at most; further records are dropped, and counted."""
 
 
 class Logger:
     """A logger by the name ``name``. Its methods are those of ``logging.Logger``, and raise nothing.
 
-    What ends the whole program on the main thread (``KeyboardInterrupt``, and whatever else of that kind a signal
-    handler raises) passes.
+    Exceptions that end the program pass on the main thread: ``KeyboardInterrupt``, and others of that kind that a
+        signal
+    handler raises.
     """
 
     def __init__(self, name: str, write: Callable[[Callable[[], None]], None] | None = None) -> None:
@@ -105,7 +106,7 @@ class Logger:
             if not self._logger.isEnabledFor(level):
                 return
             known = sys.exc_info() if exc_info is True else exc_info
-            # Not Logger.log, which looks through the stack for the caller: two calls up, and a node logs each run.
+            # Not Logger.log, which searches the stack for the caller. It is two calls up, and a node logs each run.
             caller = sys._getframe(2)  # noqa: SLF001
             record = self._logger.makeRecord(
                 self._logger.name, level, caller.f_code.co_filename, caller.f_lineno, message, args,
@@ -116,7 +117,7 @@ class Logger:
                 self._logger.handle(record)
             else:
                 self._write(lambda: self._hand_over(record))
-        except Exception as error:  # noqa: BLE001 - told on standard error
+        except Exception as error:  # noqa: BLE001 - reported on standard error
             complain(self._logger.name, level, message, args, error)
         except BaseException as error:
             if threading.current_thread() is threading.main_thread():
@@ -127,22 +128,22 @@ class Logger:
         try:
             _mask_record(record)
             self._logger.handle(record)
-        except BaseException as error:  # noqa: BLE001 - told on standard error; this thread has nothing else to do
+        except BaseException as error:  # noqa: BLE001 - reported on standard error; this thread has nothing else to do
             complain(record.name, record.levelno, record.msg, (), error)
 
 
 def _mask_record(record: logging.LogRecord) -> None:
     """Mask the secrets of a record in place.
 
-    The template stays, since tools group by it. An exception in whose traceback something is masked is no longer given
-    to handlers, which would write it anew: its masked text follows the message.
+    The template stays, since tools group by it. An exception whose traceback holds a secret is removed, because
+    handlers would format it anew: its masked text follows the message.
     """
     if isinstance(record.args, tuple):
         record.args = tuple(_masked(value) for value in record.args)
     if record.exc_info and record.exc_info[1] is not None:
         try:
             text = "".join(traceback.format_exception(*record.exc_info)).rstrip("\n")
-        except Exception:  # noqa: BLE001 - what cannot be looked through is not given to others; the message goes out
+        except Exception:  # noqa: BLE001 - a traceback that cannot be checked is dropped; the message goes out
             record.exc_info = None
             return
         masked = mask(text)
@@ -176,7 +177,7 @@ _block = _Block()
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Let handlers that ask ``put_off`` write what this thread logs in the block in one piece, when the block ends."""
+    """Collect this thread's records for handlers that call ``put_off``; they write all at once when the block ends."""
     if _block.lines is not None:
         yield
         return
@@ -190,7 +191,7 @@ def together() -> Iterator[None]:
 
 
 def put_off(write: Callable[[Sequence[Line]], None], line: Line) -> bool:
-    """Have ``write`` called with this line and others at the end of the block; ``False``: no block has begun.
+    """Have ``write`` called with this line and others at the end of the block; ``False``: there is no block.
 
     ``write`` must not raise.
     """
@@ -201,7 +202,7 @@ def put_off(write: Callable[[Sequence[Line]], None], line: Line) -> bool:
 
 
 def flush(timeout: float) -> None:
-    """Wait, at most so many seconds, until what was said aside is written."""
+    """Wait, at most so many seconds, until all records that were logged aside are written."""
     _writer.flush(timeout)
 
 
@@ -302,7 +303,7 @@ _writer = _Writer()
 
 def _in_child() -> None:
     global _writer  # noqa: PLW0603 - of the process
-    _writer = _Writer()  # the other one's lock may have been held, and its thread is the parent's
+    _writer = _Writer()  # the old lock may have been held, and its thread is the parent's
 
 
 start_anew(_in_child)

@@ -1,4 +1,4 @@
-"""This process: its number, and what begins anew in it where it is another one, or its threads are of another kind.
+"""This process: its pid, and what starts anew in it after a fork, or after gevent has patched its threads.
 
 A forked child has its parent's objects, and none of its threads: locks may be held by nobody, and connections are the
 parent's. What gevent has patched has its own locks, which hand over to other greenlets; one that was made before the
@@ -28,7 +28,7 @@ class ThisProcess:
     __slots__ = ("pid",)
 
     def __init__(self) -> None:
-        """Ask the kernel."""
+        """Read the pid from the kernel."""
         self.pid = os.getpid()
 
     def ask_again(self) -> None:
@@ -51,10 +51,10 @@ def start_anew(act: _Act, *, before: _Act | None = None, in_parent: _Act | None 
 
 
 def catch_up() -> None:
-    """Begin everything anew where a fork or a patch has gone unnoticed; before anything is started.
+    """Start everything anew after an unnoticed fork or patch; call it before anything is started.
 
     Raises:
-        ConfigurationError: threads of ours run already that were started before the patch.
+        ConfigurationError: threads of the library run already that were started before the patch.
     """
     global _is_patched  # noqa: PLW0603 - of the process
     is_another = os.getpid() != this_process.pid

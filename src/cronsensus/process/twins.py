@@ -1,4 +1,4 @@
-"""What methods have in common: asynchronous twins, made instead of written twice; and a reason that must be given."""
+"""Decorators of methods: for asynchronous twins, and for a required ``reason=``."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def twin(
 ) -> Callable[[Callable[[S], None]], Callable[Concatenate[S, P], Coroutine[Any, Any, R]]]:
     """Return a decorator whose async method calls ``method`` ``on`` another thread; the event loop goes on meanwhile.
 
-    Of what it decorates it keeps name and docstring; the signature is ``method``'s. A definition and no assignment:
-    type checkers know the type of a definition in a package, whereas they need not agree on that of an assignment.
+    It keeps the name and docstring of the decorated definition; the signature is ``method``'s. It decorates a
+    definition, because type checkers may not agree on the type of an assignment in a package.
 
     A cancelled twin leaves its thread to finish: the verbs are atomic, so the step is done either whole or not at all.
     """
@@ -47,7 +47,7 @@ def twin(
 
 
 def require_reason(method: Callable[P, R]) -> Callable[P, R]:
-    """Return a method that says what to write where ``reason=`` was left out; a type checker says so as well."""
+    """Return a method that raises, with what to write, if ``reason=`` was left out; type checkers notice it, too."""
 
     @functools.wraps(method)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:

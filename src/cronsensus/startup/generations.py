@@ -1,7 +1,7 @@
 """Which start, deploy, or boot this process belongs to: the key of a start-up task; see ADR 14.
 
-A generation of workers is what one master has started: gunicorn, uvicorn or a pool of processes, with the later ones
-that replace dead workers. So it is named by that master: the oldest ancestor that runs the same program in the same
+A generation of workers is all that a master has started: gunicorn, uvicorn or a pool of processes, with the workers
+that replace dead ones. So it is named by that master: the oldest ancestor that runs the same program in the same
 process group. A shell, systemd or supervisord is another program, or puts what it starts into another group.
 """
 
@@ -29,7 +29,7 @@ def generation_of(
     release: Callable[[], str],
     function: Callable[..., Any],
 ) -> str:
-    """Return the key of what this process belongs to.
+    """Return the key of the start, deploy or boot that this process belongs to.
 
     Args:
         scope: ``"start"``, ``"deploy"`` or ``"host"``.
@@ -47,7 +47,7 @@ def generation_of(
 
 
 def name_master() -> str:
-    """Return what names the process that started this generation of workers, never to be reused."""
+    """Return a name, never reused, of the process that started this generation of workers."""
     pid = os.getpid()
     program, group = _program_of(pid), _group_of(pid)
     for _ in range(_FURTHEST):

@@ -1,10 +1,10 @@
-"""Start-up tasks: of all workers that start together, exactly one runs each.
+"""Start-up tasks: exactly one of the workers that start together runs each task.
 
-A task is a guarded function with the generation of the workers as its key. So nothing has to be cleared after a crash:
+A task is a guarded function with the generation of the workers as its key. So nothing needs clearing after a crash:
 the next generation has another key, and a waiting worker takes over from a dead one.
 
-With ``wait=False`` the other workers go on at once. The runner may still die, so they watch on a thread of their own
-until the task has succeeded.
+With ``wait=False`` the other workers go on at once. The runner may still die, so they watch on another thread until the
+task has succeeded.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _log = Logger("cronsensus.startup")
 Scope = Literal["start", "deploy", "host"]
 
 KEEP = "3650d"
-"""A worker that is replaced months later must still find that its generation, or deploy, has done it."""
+"""Kept this long: a worker that is replaced months later must still find that its generation has done the task."""
 _LEAVE = 2.0
-"""Seconds that a watcher which is asked to end may take; one that runs the task takes longer."""
+"""Seconds that a watcher may take to end; a watcher that runs the task takes longer."""
 _OPTIONS = {"scope", "wait", "deploy_id", "name", "on_error", "max_crashes", "keep"}
 
 
@@ -49,7 +49,7 @@ class Startups:
     """The start-up tasks of a scheduler."""
 
     def __init__(self, guards: Guards, setup: Setup) -> None:
-        """Guard each task by ``guards``; ``setup`` tells deploys and generations apart."""
+        """Guard each task by ``guards``; ``setup`` identifies deploys and generations."""
         self._guards = guards
         self._setup = setup
         self._startups: list[_Startup] = []
@@ -139,12 +139,12 @@ class Startups:
         return any(task.waits for task in self._startups)
 
     def run_startup(self) -> None:
-        """Run the start-up tasks, as far as they are this process's to run; for programs that start no node.
+        """Run the start-up tasks that this process has to run; for programs that start no node.
 
         Raises:
             Exception: what a task raised here.
             RunFailed: a task failed for good elsewhere (``on_error="keep"``).
-            StoreError: the store cannot be asked.
+            StoreError: the store does not answer.
         """
         self.start_up(None)
 
@@ -171,7 +171,7 @@ class Startups:
     def start_up(
         self, loop: asyncio.AbstractEventLoop | None, asked_to_stop: Callable[[], bool] = lambda: False
     ) -> None:
-        """Run the tasks; wait for one that another worker runs only until this worker is asked to stop."""
+        """Run the tasks. Waiting for another worker's task ends when this worker is asked to stop."""
         for task in self._startups:
             watcher = task.run_task(loop, asked_to_stop)
             if watcher is not None:
@@ -179,7 +179,7 @@ class Startups:
                 watcher.start()
 
     def end_watching(self) -> None:
-        """Stop watching, so that this process takes over no more; a task that it has taken over goes on."""
+        """Stop watching, so that this process takes over no task; a task that it has taken over goes on."""
         watchers = self._watchers
         for watcher in watchers:
             watcher.call_off()
@@ -192,7 +192,7 @@ class Startups:
 
 
 class _Startup:
-    """One task, as one worker goes about it."""
+    """A task in a worker."""
 
     def __init__(self, once: Once[..., Any], *, wait: bool) -> None:
         self._once = once
@@ -228,7 +228,7 @@ class _Startup:
 
         if loop is not None:
             asyncio.run_coroutine_threadsafe(called, loop).result()
-        elif asyncio._get_running_loop() is None:  # noqa: SLF001 - the one that asks and raises nothing
+        elif asyncio._get_running_loop() is None:  # noqa: SLF001 - it raises nothing where no loop runs
             asyncio.run(called)
         else:
             # start() on the thread of an event loop, which another loop cannot be run on.
@@ -237,7 +237,7 @@ class _Startup:
 
 
 class _Watcher(threading.Thread):
-    """Waits until another worker has run the task, and takes it over if that one dies."""
+    """Waits until another worker has run the task, and takes it over if that worker dies."""
 
     def __init__(self, task: _Startup, loop: asyncio.AbstractEventLoop | None) -> None:
         super().__init__(name="cronsensus-startup", daemon=True)

@@ -1,4 +1,4 @@
-"""What users and store authors test with."""
+"""Test tools for users and for authors of stores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def kit(scheduler: Scheduler, **options: Unpack[KitOptions]) -> Kit:
     """Put ``scheduler`` into memory and at a time that the test moves, in a ``with`` block.
 
     Args:
-        scheduler: one that is not started, also if it was made with the URL of a real store.
+        scheduler: not started; it may have the URL of a real store.
         options: see ``KitOptions``: ``start``, ``tz``, ``nodes``, ``store``, ``startup``, ``audit`` and
             ``allow_failures``.
 

@@ -1,4 +1,4 @@
-"""What a test asks of the ledger; a failing answer says why, in the sentences of ``cronsensus why``."""
+"""Assertions on the ledger. A failure explains itself with the sentences of ``cronsensus why``."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Assertions:
     if TYPE_CHECKING:
 
         def read_instant(self, time: datetime | str, job: Any = None) -> datetime:
-            """Return what a test means by a time."""
+            """Return the instant of a test's time."""
             raise NotImplementedError
 
         def attempts(self, job: Any = None) -> list[AttemptRecord]:
@@ -50,7 +50,7 @@ class Assertions:
         return load_zone(self.tz)
 
     def runs(self, job: Any = None) -> list[Occurrence]:
-        """Return the runs of one job or of all, whatever became of them, the oldest first."""
+        """Return the runs of a job or of all, in any state, the oldest first."""
         where = OccurrenceFilter(job=None if job is None else name_of(job))
         found = self.store.occurrences(where, limit=10_000, newest_first=False)
         self._require_job(job, found)
@@ -70,18 +70,18 @@ class Assertions:
         if on is not None:
             zone, day = self._zone_of(job), on if isinstance(on, date) else date.fromisoformat(on)
             runs = [
-                one
-                for one in runs
-                if one.scheduled_for is not None and one.scheduled_for.astimezone(zone).date() == day
+                run
+                for run in runs
+                if run.scheduled_for is not None and run.scheduled_for.astimezone(zone).date() == day
             ]
-        succeeded = [one for one in runs if one.state is State.SUCCEEDED]
+        succeeded = [run for run in runs if run.state is State.SUCCEEDED]
         if len(succeeded) == 1:
             return succeeded[0]
         when = "" if on is None else f" on {on}"
         raise self._failure(job, f"{name_of(job)} succeeded {len(succeeded)} times{when}, not once", runs)
 
     def assert_verdict(self, job: Any, at: datetime | str, verdict: str, *, reason: str | None = None) -> Why:
-        """Fail unless a nominal time of a job has this verdict; return what is known of it.
+        """Fail unless a nominal time of a job has this verdict; return its explanation.
 
         Args:
             job: the job, or its name.
@@ -103,13 +103,13 @@ class Assertions:
         __tracebackhide__ = True
         looked_at = set(self.looked_at)
         report = audit(self.store)
-        self.looked_at.intersection_update(looked_at)  # the audit is no look of the test's
+        self.looked_at.intersection_update(looked_at)  # the audit's reads do not count as the test's
         if not report.ok:
             sentences = [finding.sentence for finding in report.findings]
             raise AssertionError("\n  ".join(["the audit finds faults:", *sentences]))
 
     def check(self) -> None:
-        """Fail for a run that failed without the test having looked, and for what the audit finds; ends each test.
+        """Fail on failed runs that the test did not read, and on findings of the audit; ends each test.
 
         A failed run is no error of the test by itself: an ``assert`` in a job would otherwise pass in silence.
         """
@@ -128,10 +128,10 @@ class Assertions:
             )
             raise self._failure(job, head, unseen)
 
-    def _require_job(self, job: Any, found: Sequence[object]) -> None:
-        """Fail if nothing was found of a job because there is none: a misspelt name would pass as "it did not run"."""
+    def _require_job(self, job: Any, runs: Sequence[object]) -> None:
+        """Fail if there is no such job: otherwise a misspelt name would pass as "it did not run"."""
         __tracebackhide__ = True
-        if job is not None and not found:
+        if job is not None and not runs:
             self._view(job)
 
     def _view(self, job: Any) -> JobView:
@@ -146,9 +146,11 @@ class Assertions:
         return load_zone((trigger and trigger.zone) or self.tz)
 
     def _failure(self, job: Any, head: str, runs: Sequence[Occurrence]) -> AssertionError:
-        """Return an error with the last lines of the job's ledger, and out of what its last attempt raised."""
-        numbers = {one.id for one in runs}
-        errors = [one.error for one in self.attempts(job) if one.run in numbers and one.error is not None]
+        """Return an error with the last lines of the job's ledger, caused by the error of its last attempt."""
+        numbers = {run.id for run in runs}
+        errors = [
+            attempt.error for attempt in self.attempts(job) if attempt.run in numbers and attempt.error is not None
+        ]
         failure = AssertionError("\n".join([head, *self._ledger(job)]))
         failure.__cause__ = errors[-1] if errors else None
         return failure
@@ -158,9 +160,9 @@ class Assertions:
         page = ledger_page(self.store, view, now - _SHOWN_DAYS, now, now=now, limit=_SHOWN_LINES)
         lines = [f"{line.first.astimezone(zone)}  {line.state}  {line.text}".rstrip() for line in page.lines]
         lines += [
-            f"{one.key}  {one.state}" + (f"  {one.error.type}: {one.error.message}" if one.error else "")
-            for one in self.runs(job)[-_SHOWN_LINES:]
-            if one.scheduled_for is None
+            f"{run.key}  {run.state}" + (f"  {run.error.type}: {run.error.message}" if run.error else "")
+            for run in self.runs(job)[-_SHOWN_LINES:]
+            if run.scheduled_for is None
         ]
         return [f"  ledger, now {now.astimezone(zone)}:", *(f"    {line}" for line in lines or ["nothing"])]
 

@@ -6,8 +6,8 @@
        ▲                                                              │
        └──────────── next thing, once no task is ready ◀──────────────┘
 
-A job shares what the test has on its loop: locks, a pool of connections. Timers that code of a job asks for are of
-virtual time, and those of all other code of the loop are not: which of both it is, the context of the caller tells.
+A job shares the objects of the test's loop: locks, a pool of connections. Timers of a job's code are in virtual time,
+all other timers of the loop are not; the caller's context shows whose code it is.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SILENCE = 0.5
 """Seconds in which a job that waits for a socket or a thread may do nothing before time moves on."""
 SILENCE_ASLEEP = 0.05
-"""The same, where all jobs also wait for a timer."""
+"""The same, if all jobs also wait for a timer."""
 _REST = 0.001
 _MOST_SPINS = 1_000
 """Turns of the loop after which time moves on although some task is always ready."""
@@ -54,7 +54,7 @@ class BorrowedLoop:
 
     @classmethod
     def can_borrow(cls, loop: asyncio.AbstractEventLoop) -> TypeGuard[asyncio.BaseEventLoop]:
-        """Whether it is a loop of asyncio's own; another one, uvloop say, cannot be changed."""
+        """Whether it is asyncio's own loop; others, such as uvloop, cannot be changed."""
         return isinstance(loop, asyncio.BaseEventLoop) and hasattr(loop, "_ready")
 
     def start_task(self, run: BaseRun, node: HandTurned, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -74,12 +74,12 @@ class BorrowedLoop:
                 task.cancel()
 
     def give_back(self) -> None:
-        """Leave the loop as it was; jobs that still run are cancelled."""
+        """Restore the loop; jobs that still run are cancelled."""
         self.cancel_tasks()
         self._patches.close()
 
     async def settle(self) -> None:
-        """Return when all that jobs can do without time moving on is done."""
+        """Wait until no job can do more before time moves on."""
         while self._has_stirred and self._tasks:
             await self._run_ready()
             if self._tasks and (self._threads or len(self.loop._selector.get_map() or ()) > 1):  # type: ignore[attr-defined] # noqa: SLF001 - one is the loop's own
@@ -95,7 +95,7 @@ class BorrowedLoop:
             self._has_stirred = False
 
     async def _wait_for_real(self) -> None:
-        """Wait for the next step of a job that something outside of virtual time brings."""
+        """Wait for the next step of a job that waits for something outside of virtual time."""
         asleep = {id(run) for run in self._timers.values()}
         is_asleep = len(asleep) >= len(self._tasks)
         until = self._real_time() + (SILENCE_ASLEEP if is_asleep else SILENCE)
@@ -151,6 +151,6 @@ class _VirtualTimer(asyncio.TimerHandle):
     on_cancel: Callable[[], object]
 
     def cancel(self) -> None:
-        """Do it not."""
+        """Cancel the timer."""
         super().cancel()
         self.on_cancel()

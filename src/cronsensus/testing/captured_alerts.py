@@ -1,4 +1,4 @@
-"""What the alerts of a kit would have sent: found by their own code, and kept in place of a request."""
+"""The messages that the alerts of a kit would have sent: found by the real code, and kept instead of sent."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ if TYPE_CHECKING:
     from cronsensus.testing.stage import Stage
 
 SOON = 2.0
-"""Seconds of virtual time between the end of an attempt and the look that tells of it."""
+"""Seconds of virtual time between the end of an attempt and the scan that reports it."""
 EVERY = 600.0
-"""Seconds of virtual time between two looks at what is expected of jobs and nodes, where an alert asks for that."""
+"""Seconds of virtual time between two checks of jobs and nodes, if an alert needs them."""
 _BY_RUNS = {"failed", "missed", "recovered"}
-"""What only the end of a run, or a decision about times, brings about."""
+"""Events that only the end of a run, or a decision about times, causes."""
 
 
 class CapturedAlerts:
-    """Looks for what each alert of a scheduler would tell, as the agenda goes on.
+    """Scans for events of each alert of a scheduler, as the agenda goes on.
 
     Attributes:
-        messages: what would have been sent, in order.
+        messages: the messages that would have been sent, in order.
     """
 
     def __init__(self, kit: Stage) -> None:
-        """Look from now on; what was before is not told."""
+        """Scan from now on; earlier events are not reported."""
         self.messages: list[Message] = []
         self._kit = kit
         self._alerts = kit.scheduler.alerts
@@ -37,19 +37,19 @@ class CapturedAlerts:
         kit.store.migrate()
         for name in by_name:
             self._marks[name] = read_mark(kit.store)
-        self._also_by_time = any(set(one.on) - _BY_RUNS for one in by_name.values())
+        self._also_by_time = any(set(alert.on) - _BY_RUNS for alert in by_name.values())
         if self._also_by_time:
             Crank(kit.agenda, kit, self._look_again).wake()
 
     def look_soon(self) -> None:
-        """Look, now that an attempt is about to end."""
+        """Schedule a scan, because an attempt is about to end."""
         clock, agenda = self._kit.clock, self._kit.agenda
         if self._marks and self._looks_at < clock.micros:
             agenda.call_in(SOON, self.send_all, self._kit)
             self._looks_at = clock.micros + int(SOON * 1_000_000)
 
     def send_all(self) -> None:
-        """Send until no alert has anything more to tell."""
+        """Send until no alert has further events."""
         alerts, store = self._alerts, self._kit.store
         if alerts is None:
             return

@@ -1,4 +1,4 @@
-"""The process of a job dies between two of its lines, and the takeover is looked at."""
+"""Let the process of a job die between two of its lines, and check the takeover."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Trace = Callable[[FrameType, str, Any], Any]
 
 
 class Crashes:
-    """What a kit does to processes."""
+    """The acts of a kit on processes."""
 
     scheduler: Scheduler
     options: KitOptions
@@ -48,7 +48,7 @@ class Crashes:
 
     @contextmanager
     def dies_before(self, job: Any, text: str, *, attempt: int = 1) -> Iterator[list[str]]:
-        """Let the process die before the first line of a job that contains ``text``, in one attempt; gives where.
+        """Let the process die before the first line of a job that contains ``text``, in one attempt; yields the place.
 
         By ``sys.settrace``: a debugger sees nothing of the block.
 
@@ -68,20 +68,20 @@ class Crashes:
     def crash_everywhere(
         self, job: Any, *, reset: Callable[[], object], run: Callable[[Self], object]
     ) -> Iterator[str]:
-        """Let the process die before each line of a job, and once behind the last; give each point, after its takeover.
+        """Let the process die before each line of a job, and once after the last; yield each point, after its takeover.
 
-        For each point there is a kit of its own, made like this one, with memory of its own::
+        Each point has a new kit, made like this kit, with its own memory::
 
             for point in cronsensus.crash_everywhere(bill, reset=clean, run=lambda kit: kit.travel("5m")):
                 assert len(charges) == 1, point
 
         Args:
-            job: what dies, in its first attempt.
-            reset: puts back what the job changes outside of the store.
-            run: has the job run, and lets its takeover happen.
+            job: the job whose process dies, in its first attempt.
+            reset: undoes what the job changes outside of the store.
+            run: lets the job and its takeover run.
 
         Raises:
-            AssertionError: it never came to any of its lines; or the audit finds a fault.
+            AssertionError: it never came to any of its lines; or the audit has findings.
         """
         __tracebackhide__ = True
         code, reached = _code_of(job), False
@@ -102,7 +102,7 @@ class Crashes:
 
     @contextmanager
     def dying_at(self, code: CodeType, line: int, attempt: int) -> Iterator[list[str]]:
-        """Let the process die before a line, for as long as the block goes on; gives where it did."""
+        """Let the process die before a line while the block goes on; yields the place."""
         points: list[str] = []
 
         def trace_line(frame: FrameType, event: str, _: Any) -> _Trace:

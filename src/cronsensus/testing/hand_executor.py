@@ -1,8 +1,8 @@
-"""Runs jobs on the test's own thread, between two things of the agenda; sleep is virtual there.
+"""Runs jobs on the test's own thread, between two actions of the agenda; sleep is virtual there.
 
-While a job sleeps, what is due meanwhile happens *below* it, on the same thread. So what belongs to the thread works: a
-database connection of the test, a monkeypatch. It also means that of two jobs asleep at once the one that began first
-cannot wake before the other has ended. Where that comes too late, the kit says so (``Kit.travel``). Async jobs of an
+While a job sleeps, due actions run *below* it, on the same thread. So objects of the thread work: a database connection
+of the test, a monkeypatch. It also means that of two jobs asleep at once the first cannot wake before the other has
+ended. If that is too late, the kit raises (``Kit.travel``). Async jobs of an
 async test are tasks of its loop instead (``BorrowedLoop``), and wake in the right order.
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cronsensus.testing.stage import AttemptRecord, HandTurned, Stage
 
 _REAL_SILENCE = 0.5
-"""Seconds for which a job that also waits for a socket or a thread is left to wait for that, before time moves on."""
+"""Seconds that a job may wait for a socket or a thread before time moves on."""
 
 
 class Died(BaseException):
@@ -45,11 +45,11 @@ class _HandAttempt(Attempt):
         super().__init__(call)
         self.late = False
         self.cancel: Callable[[], object] = lambda: None
-        """Cancels the coroutine, where it is one."""
+        """Cancels the coroutine of an async job."""
 
 
 class HandExecutor(Executor):
-    """Runs every kind of job inline. A job of ``executor="process"`` gets no process, and none is ended."""
+    """Runs every kind of job inline. A job of ``executor="process"`` gets no process."""
 
     def __init__(self, kit: Stage, node: HandTurned, done: Done, timer: Timer) -> None:
         self._kit = kit
@@ -57,7 +57,7 @@ class HandExecutor(Executor):
         self._attempts: Attempts[_HandAttempt] = Attempts(done, kit.clock, timer)
 
     def start(self, call: Call) -> None:
-        """Run it as the next thing of the agenda."""
+        """Run it as the next action of the agenda."""
         attempt = _HandAttempt(call)
         self._attempts.open_attempt(attempt, self._over_time)
         self._kit.agenda.call_at(self._kit.clock.micros, lambda: self._perform(attempt), self._node)
@@ -69,7 +69,7 @@ class HandExecutor(Executor):
             attempt.cancel()
 
     def close(self) -> None:
-        """Report no end any more."""
+        """Stop reporting ends."""
         self._attempts.close()
 
     def _over_time(self, attempt: _HandAttempt) -> None:
@@ -132,7 +132,7 @@ class HandExecutor(Executor):
         return call_function(run, registered.function, args, kwargs, registered.types)
 
     def _run(self, attempt: _HandAttempt, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """Run a coroutine on a loop whose time is the kit's."""
+        """Run a coroutine on a loop with the kit's time."""
         outer = asyncio._get_running_loop()  # noqa: SLF001 - of an async test, in the middle of which jobs run
         asyncio._set_running_loop(None)  # noqa: SLF001
         loop = _VirtualLoop(self._kit)
@@ -171,7 +171,7 @@ def _is_async(registered: Registered) -> bool:
 
 
 class _VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop on which time is the kit's: where nothing is ready, the world goes on."""
+    """An event loop with the kit's time: if nothing is ready, the agenda goes on."""
 
     def __init__(self, kit: Stage) -> None:
         self._kit = kit
@@ -185,7 +185,7 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
     def run_in_executor(  # type: ignore[override] # with the types of what it passes on
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
-        """Call ``func`` on a real thread; time stands meanwhile."""
+        """Call ``func`` on a real thread; virtual time stands still meanwhile."""
         self._threads += 1
         future = super().run_in_executor(executor, func, *args)
         future.add_done_callback(self._thread_ended)

@@ -1,8 +1,8 @@
-"""The locks and guarded calls of one process of a test: of a node, or of the test itself.
+"""The locks and guarded calls of a process of a test: of a node, or of the test itself.
 
-They are the ones of a real process, with a session of their own each. The agenda renews and ends them, and who waits
-for one lets virtual time pass. What a process held when it died stays held until its lease ends, as after ``kill -9``
-on another host.
+They are those of a real process, each with its own session. The agenda renews and ends them, and a waiter lets virtual
+time pass. Locks and claims of a process that died stay held until their lease ends, as after ``kill -9`` on another
+host.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     from cronsensus.testing.stage import HandTurned, Stage
 
 LOOK_AGAIN = 60.0
-"""Most seconds of virtual time between two tries of who waits for a lock; a release and the end of a lease wake it."""
+"""Most seconds of virtual time between two tries to get a lock; a release and the end of a lease wake the waiter."""
 _SHORTEST = 2e-6
-"""Time is whole microseconds: what waits for less would wait for ever, in no time."""
+"""Time is whole microseconds: a shorter wait would be repeated for ever without any time passing."""
 LONGEST_WAIT_FOR_OTHERS = 86_400.0
-"""Seconds of virtual time that anybody waits for a lock or a key, before that counts as a wait without end."""
+"""Seconds of virtual time after which a wait for a lock or a key counts as endless."""
 
 
 class HandHoldings:
-    """What one process of a test holds; made when it first locks or guards something."""
+    """The locks and claims of a process of a test; made at its first lock or guarded call."""
 
     def __init__(self, kit: Stage, process: HandTurned) -> None:
         self._kit = kit
@@ -54,19 +54,19 @@ class HandHoldings:
         self._claims: HandClaims | None = None
 
     def lock_backend(self) -> StoreLockBackend:
-        """Return what holds its locks."""
+        """Return the holder of its locks."""
         if self._locks is None:
             self._locks = HandLockBackend(self._kit, self._process, self._heartbeat)
         return self._locks
 
     def claims(self) -> Claims:
-        """Return what holds its claims of guarded functions."""
+        """Return the holder of its claims of guarded functions."""
         if self._claims is None:
             self._claims = HandClaims(self._kit, self._process, self._heartbeat)
         return self._claims
 
     def close(self) -> None:
-        """Give back what is still held; of a process that died nothing is."""
+        """Release all locks and claims, unless the process has died."""
         if self._process.gone:
             return
         for holder in (self._locks, self._claims):
@@ -75,7 +75,7 @@ class HandHoldings:
 
 
 class HandLockBackend(StoreLockBackend):
-    """The locks of one process."""
+    """The locks of a process."""
 
     def __init__(self, kit: Stage, process: HandTurned, heartbeat: Heartbeat) -> None:
         super().__init__(kit.store, kit.clock, name=process.name, heartbeat=heartbeat)
@@ -84,7 +84,7 @@ class HandLockBackend(StoreLockBackend):
         self._host.monitor = _make_monitor(kit, process)
 
     def try_lock(self, request: LockRequest, waiter: Waiter | None = None, *, look: bool = True) -> Lease | None:
-        """Try to take the lock."""
+        """Try to acquire the lock."""
         _refuse_dead(self._process)
         return super().try_lock(request, waiter, look=look)
 
@@ -106,7 +106,7 @@ class HandLockBackend(StoreLockBackend):
 
 
 class HandClaims(Claims):
-    """The guarded calls of one process."""
+    """The guarded calls of a process."""
 
     def __init__(self, kit: Stage, process: HandTurned, heartbeat: Heartbeat) -> None:
         self._kit = kit
@@ -147,7 +147,7 @@ class HandClaims(Claims):
         return super().record_end(held, end)
 
     def settle_unneeded(self, held: OwnedClaim) -> None:
-        """Settle what nobody here needs, unless the process has died."""
+        """Record an end that nobody here waits for, unless the process has died."""
         if not self._process.gone:
             super().settle_unneeded(held)
 
@@ -163,7 +163,7 @@ class HandClaims(Claims):
 
 
 class HandWaiters(Waiters):
-    """The guarded calls of all processes of a kit that wait for one another."""
+    """The waits of guarded calls for one another, over all processes of a kit."""
 
     can_be_notified = False
 
@@ -191,11 +191,11 @@ class HandWaiter(QueuedWaiter):
         self._since = kit.clock.monotonic()
 
     def join_queue(self) -> None:
-        """Be woken from now on."""
+        """Wake this waiter from now on."""
         self._kit.waiters.setdefault(self.name, set()).add(self)
 
     def leave_queue(self) -> None:
-        """Be woken no more."""
+        """Wake this waiter no more."""
         self._kit.waiters.get(self.name, set()).discard(self)
 
     def give_up(self) -> None:
@@ -211,7 +211,7 @@ class HandWaiter(QueuedWaiter):
         return False
 
     def wait(self, seconds: float) -> bool:
-        """Let virtual time pass until it is woken, at most so long."""
+        """Let virtual time pass until it is woken, or until the timeout."""
         until = self._clock.monotonic() + max(seconds, _SHORTEST)
         while not self._woken.is_set() and (left := until - self._clock.monotonic()) > 0:
             self._refuse_endless()
@@ -239,7 +239,7 @@ class HandWaiter(QueuedWaiter):
 
 
 class _HandHeartbeat(Heartbeat):
-    """Renews by the agenda, and no thread."""
+    """Renews by the agenda, without a thread."""
 
     def __init__(self, kit: Stage, process: HandTurned) -> None:
         super().__init__(kit.store, kit.clock)
@@ -269,6 +269,6 @@ def _make_monitor(kit: Stage, process: HandTurned) -> LeaseMonitor:
 
 
 def _refuse_dead(process: HandTurned) -> None:
-    """End code of a process that has died, where it would reach the store."""
+    """End the code of a dead process where it would reach the store."""
     if process.gone:
         raise Died

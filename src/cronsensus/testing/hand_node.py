@@ -1,4 +1,4 @@
-"""A node of a test: rounds, renewals and wake-ups are ``Node``'s own code; the test turns them, and no thread."""
+"""A node of a test: rounds, renewals and wake-ups are ``Node``'s own code, run by the test and not by threads."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from cronsensus.testing.stage import Stage
 
 HOST = "test"
-# Between two things that are due a node of a test has little to do, so that a job may sleep for an hour: who dies is
-# known at once, and the kit wakes what waits behind a run. No node need look for either.
+# Between two due actions a node of a test has little to do, so that a job may sleep for an hour: deaths are known at
+# once, and the kit wakes waiting runs. No node has to poll for either.
 _LEASE = timedelta(hours=1)
 _WATCH = timedelta(minutes=1)
 _POLL = timedelta(days=30)
@@ -36,13 +36,13 @@ _IDLE_LEASE = timedelta(days=60)
 
 
 class HandNode(Node):
-    """One process of a test.
+    """A process of a test.
 
     Attributes:
-        name: what people call it.
+        name: its name for people.
         gone: whether it has died.
         stands_until: until when its process is stopped, in microseconds of the clock.
-        wall_clock: what it takes the time of day from.
+        wall_clock: its source of the time of day.
         session_id: of its present session.
     """
 
@@ -90,12 +90,12 @@ class HandNode(Node):
         self._beating.wake()
 
     def die(self) -> None:
-        """End without a word, as by ``kill -9``."""
+        """Die at once, as by ``kill -9``."""
         self.gone = True
         self.drop_logs()
 
     def go_on(self) -> None:
-        """Go on after a standstill: learn from the store whether it was given up meanwhile."""
+        """Go on after a standstill: find out from the store whether its session was ended meanwhile."""
         self._renewer.request_renewal()
         self._renewer.renew(self._store)
         self.look_at_store()
@@ -110,7 +110,7 @@ class HandNode(Node):
             self._on_notification()
 
     def look_at_store(self) -> None:
-        """Have it look at the store now."""
+        """Wake its rounds now."""
         if not self.gone:
             self.wake()
 
@@ -148,7 +148,7 @@ class HandNode(Node):
 
 
 class _HandHeartbeat:
-    """Stands where a node has its ``Heartbeat``."""
+    """Replaces a node's ``Heartbeat``."""
 
     def __init__(self, crank: Crank) -> None:
         self._crank = crank
@@ -157,13 +157,13 @@ class _HandHeartbeat:
         """Show nothing: the kit knows who lives."""
 
     def beat_within(self, seconds: float) -> None:
-        """Renew what is due; the renewer says when it next is."""
+        """Renew due sessions; the renewer returns when the next is due."""
         del seconds
         self._crank.wake()
 
 
 class ByHand(Participation):
-    """Stands where a scheduler starts its node: in a test the kit's nodes take part, whoever calls ``start``."""
+    """Replaces a scheduler's participation: in a test the kit's nodes take part, whoever calls ``start``."""
 
     def __init__(self, kit: Stage) -> None:
         super().__init__(lambda *_: None, _make_no_node, lambda: None)
@@ -177,7 +177,7 @@ class ByHand(Participation):
     is_over = False
 
     def start(self, *_: Any, **__: Any) -> bool:
-        """Start nothing: what is started by the kit takes part."""
+        """Start nothing: the kit starts the nodes."""
         return True
 
     async def astart(self) -> None:

@@ -1,4 +1,4 @@
-"""How a test moves time: what is due on the way happens, in order."""
+"""How a test moves time: due actions on the way run in order."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ MOST_ASLEEP = 50
 LINGER = SECOND // 10
 """Microseconds that time goes on at most, after each attempt, until what is due at the end of a journey has ended."""
 LONGEST_WAIT = 366 * 86400.0
-"""Seconds of virtual time that a coroutine may wait for something that nothing brings."""
+"""Seconds of virtual time that a coroutine may wait for something that never comes."""
 
 
 class Journeys:
     """The time of a kit.
 
     Attributes:
-        task_loop: the loop of an async test, while that travels: async jobs are tasks of it.
+        task_loop: the loop of an async test while it travels: async jobs are its tasks.
     """
 
     clock: VirtualClock
@@ -51,7 +51,7 @@ class Journeys:
             """The zone of times that belong to no job."""
 
         def read_instant(self, time: datetime | str, job: Any = None) -> datetime:
-            """Return what a test means by a time."""
+            """Return the instant of a test's time."""
             raise NotImplementedError
 
         def _is_busy(self) -> bool: ...
@@ -64,9 +64,9 @@ class Journeys:
         return self.clock.now().astimezone(self.zone)
 
     def travel(self, by: Duration | None = None, *, to: datetime | str | None = None) -> list[AttemptRecord]:
-        """Move time, and let happen what is due on the way, in order; return the attempts that began.
+        """Move time, and run due actions on the way in order; return the attempts that began.
 
-        What is due at the end is run to its end, too.
+        Runs that are due at the end are run to their end, too.
 
         Args:
             by: how far: ``"36h"``, a ``timedelta``, or seconds.
@@ -90,9 +90,9 @@ class Journeys:
     async def atravel(self, by: Duration | None = None, *, to: datetime | str | None = None) -> list[AttemptRecord]:
         """Do what ``travel`` does, with async jobs as tasks of the test's own event loop.
 
-        So they may use what the test has there: locks, a pool of connections. Time stands while one of them waits for
-        a socket or a thread. One that still sleeps at the end goes on in the next ``atravel``. On a loop that is not
-        asyncio's own (uvloop) they run on one of the kit's, as in ``travel``.
+        So they may use the test's objects there: locks, a pool of connections. Time stands still while a job waits for
+        a socket or a thread. A job that still sleeps at the end goes on in the next ``atravel``. If the loop is not
+        asyncio's own (uvloop), they run on the kit's loop, as in ``travel``.
 
         Raises:
             AssertionError: as ``travel``.
@@ -112,7 +112,7 @@ class Journeys:
         return self._records[before:]
 
     def run_due(self) -> list[AttemptRecord]:
-        """Run what is due now, and what that makes due now; return the attempts that began."""
+        """Run all that is due now, and all that becomes due by that; return the attempts that began."""
         __tracebackhide__ = True
         return self.travel(0)
 
@@ -143,7 +143,7 @@ class Journeys:
 
     @contextmanager
     def _turning(self, loop: BorrowedLoop | None = None) -> Iterator[None]:
-        """Note that the agenda is turned, and on which loop async jobs begin meanwhile."""
+        """Record that the agenda runs, and on which loop async jobs begin meanwhile."""
         self._depth, before, self.task_loop = self._depth + 1, self.task_loop, loop
         try:
             if self._depth > MOST_ASLEEP:
@@ -180,7 +180,7 @@ class Journeys:
             self._borrowed = None
 
     def pass_below(self, seconds: float | None) -> None:
-        """Let a job that has nothing to do wait for the next thing that happens, at most so long."""
+        """Let an idle job wait for the next action of the agenda, at most so long."""
         process, run = self._under_way[id(current_run())]
         until = self.clock.micros + round((LONGEST_WAIT if seconds is None else seconds) * SECOND) + 1
         with self._turning(self.task_loop):
@@ -191,7 +191,7 @@ class Journeys:
             self.fail(f"{run.job!r} waits for something that nothing brings")
 
     def sleep(self, seconds: float) -> None:
-        """Let the job that calls this sleep; what is due meanwhile happens."""
+        """Let the calling job sleep; due actions run meanwhile."""
         process, run = self._under_way[id(current_run())]
         until = self.clock.micros + round(seconds * SECOND)
         self._asleep.append((until, run.job))
@@ -210,7 +210,7 @@ class Journeys:
             )
 
     def pass_time(self, seconds: float) -> None:
-        """Let the next thing happen within so many seconds, or else let them pass: a caller waits for a run."""
+        """Run the next action within so many seconds, or else let them pass: a caller waits for a run."""
         if self._find_caller() is not None:
             self.pass_below(seconds)
             return
@@ -218,9 +218,9 @@ class Journeys:
             self._turn_next(self.clock.micros + round(seconds * SECOND))
 
     def pass_while_blocked(self, seconds: float, what: str) -> None:
-        """Let the next thing happen, at most so long, for who waits for ``what``, which somebody else has.
+        """Run the next action, within so long, for a caller that waits for ``what``, which another process has.
 
-        Who has it may sleep below on this thread, and then never wakes: that is a failure of the test.
+        If its holder sleeps below on this thread, it never wakes: that fails the test.
         """
         for until, job in self._asleep:
             if self.clock.micros - until > SECOND:
@@ -231,7 +231,7 @@ class Journeys:
         self.pass_time(seconds)
 
     async def apass_time(self, seconds: float) -> None:
-        """Let the next thing happen within so many seconds, or else let them pass: an async caller waits for a run."""
+        """Run the next action within so many seconds, or else let them pass: an async caller waits for a run."""
         running = asyncio.get_running_loop()
         if current_run() is not None and self._borrowed is not None and running is self._borrowed.loop:
             await asyncio.sleep(seconds)  # virtual: a job asks
@@ -247,16 +247,16 @@ class Journeys:
 
     def _find_caller(self) -> HandTurned | None:
         """Return the process of the job or guarded call that calls this."""
-        found = self._under_way.get(id(current_run()))
-        return None if found is None else found[0]
+        process = self._under_way.get(id(current_run()))
+        return None if process is None else process[0]
 
     @property
     def is_turning(self) -> bool:
-        """Whether something of the agenda is going on, and not the test itself."""
+        """Whether an action of the agenda runs, and not the test itself."""
         return self._depth > 0
 
     def fail(self, why: str) -> NoReturn:
-        """End the journey, whatever jobs make of the exception, and have the test fail."""
+        """End the journey and fail the test, even if jobs catch the exception."""
         self._fatal = AssertionError(why)
         raise self._fatal
 

@@ -1,4 +1,4 @@
-"""A SQLite file in the place of a scheduler's store, at the time of a kit."""
+"""A SQLite file that replaces a scheduler's store, at the time of a kit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class KitSqliteStore(SqliteStore):
-    """A file that wakes the kit's nodes, and notes what the test has looked at."""
+    """A file that wakes the kit's nodes, and records which runs the test has read."""
 
     _kit: Stage
 

@@ -1,4 +1,4 @@
-"""What a kit puts in the place of a scheduler's store, and of the clock by which callers wait."""
+"""The replacements of a kit for a scheduler's store, and for the clock by which callers wait."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class KitStore(MemoryStore):
-    """Memory that wakes the kit's nodes, and notes what the test has looked at."""
+    """Memory that wakes the kit's nodes, and records which runs the test has read."""
 
     _kit: Stage
 
@@ -58,7 +58,7 @@ class KitStore(MemoryStore):
 
 
 def open_kit_store(kit: Stage, store: str, namespace: str) -> Store:
-    """Return the store that a kit is to have: ``"memory"``, ``"sqlite"`` or the URL of a file of the test's own."""
+    """Return the store of a kit: ``"memory"``, ``"sqlite"`` or the URL of the test's own file."""
     if store == "memory":
         return KitStore(kit, namespace)
     if store == "sqlite":
@@ -84,7 +84,7 @@ def _refuse_transaction(what: str) -> UnsupportedTransaction:
 
 
 class KitWaits(Waits):
-    """Who waits for the end of a run lets time pass."""
+    """Lets virtual time pass for callers that wait for the end of a run."""
 
     def __init__(self, kit: Stage) -> None:
         self._kit = kit
@@ -94,9 +94,9 @@ class KitWaits(Waits):
         return self._kit.clock.monotonic()
 
     def wait(self, seconds: float) -> None:
-        """Let the next thing happen."""
+        """Run the next action of the agenda."""
         self._kit.pass_time(seconds)
 
     async def await_(self, seconds: float) -> None:
-        """Do the same."""
+        """Do the same in a coroutine."""
         await self._kit.apass_time(seconds)

@@ -1,4 +1,4 @@
-"""The pytest plugin: fixture ``cronsensus``. It imports nothing of cronsensus until a test takes that."""
+"""The pytest plugin with the fixture ``cronsensus``. It imports nothing of cronsensus until a test uses it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Name the markers."""
+    """Register the markers."""
     config.addinivalue_line(
         "markers",
         "cronsensus(start, tz, nodes, store, startup, audit, allow_failures): how the fixture cronsensus is set up",
@@ -32,14 +32,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """Say that stores are refused, where they are."""
+    """Report in the header if real stores are refused."""
     app = config.getini(_APP)
     return f"cronsensus: {app} in memory; real stores are refused, but for tests marked real_store" if app else None
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, None]:
-    """Refuse real stores while the test runs, where its project tests with memory."""
+    """Refuse real stores while the test runs, if its project tests with memory."""
     if not item.config.getini(_APP) or item.get_closest_marker("real_store") is not None:
         yield
         return
@@ -69,7 +69,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, None
 
 @pytest.fixture
 def cronsensus_app(request: pytest.FixtureRequest) -> Scheduler:
-    """Return the scheduler that tests are about; override it where that is made by a function."""
+    """Return the scheduler under test; override this fixture if a function makes it."""
     name: str = request.config.getini(_APP)
     module, _, attribute = name.partition(":")
     if not module or not attribute:
@@ -86,7 +86,7 @@ def cronsensus_app(request: pytest.FixtureRequest) -> Scheduler:
 
 @pytest.fixture
 def cronsensus_factory(cronsensus_app: Scheduler) -> Iterator[Callable[..., Kit]]:
-    """Give a function that makes a kit of the scheduler, with the options of ``cronsensus.testing.kit``."""
+    """Return a function that makes a kit of the scheduler, with the options of ``cronsensus.testing.kit``."""
     from cronsensus.testing.scheduler_kit import Kit
 
     with ExitStack() as kits:

@@ -1,4 +1,4 @@
-"""The kit: a scheduler in memory, its nodes, and time that moves when the test says so."""
+"""The kit: a scheduler in memory, its nodes, and time that the test moves."""
 
 from __future__ import annotations
 
@@ -39,39 +39,39 @@ if TYPE_CHECKING:
     from cronsensus.scheduler import Scheduler
 
 MOST_RUNS = 5_000
-"""Attempts of one job within a minute of virtual time from which the kit takes it for one that enqueues itself."""
+"""Attempts of a job within a minute of virtual time from which it counts as enqueuing itself without end."""
 RECORDED = 0.001
-"""Seconds after which the end of a run is surely recorded, and what waits behind it may begin elsewhere."""
+"""Seconds after which the end of a run is certainly recorded, and waiting runs may begin elsewhere."""
 RESTART = 1.0
-"""Seconds after which a process is started in the place of the last one that died."""
+"""Seconds after which a process is started to replace the last process that died."""
 _OF_THE_RUN = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError, Died)
-"""What a job may raise without an end of the test."""
+"""Exceptions of a job that do not end the test."""
 
 
 class Kit(Assertions, Crashes, Journeys):
-    """A scheduler in memory, at a time that the test moves, with nodes that the test turns; ``with kit(…) as kit:``.
+    """A scheduler in memory, with time and nodes that the test drives; ``with kit(…) as kit:``.
 
-    No thread and no connection. Jobs run on the test's thread, in ``travel``, ``run_due`` and ``handle.result()``, and
-    there does time move, as well as where a lock is waited for: ``time.sleep`` in a job, and ``asyncio.sleep`` in an
-    async one, take no real time. Arguments and results go through the codec; retries, timeouts and limits are the real
-    ones. What alerts would send is kept in ``alerts``; pings do nothing.
+    It has no threads and no connections. Jobs run on the test's thread, in ``travel``, ``run_due`` and
+    ``handle.result()``. Time moves only there, and in waits for locks: ``time.sleep`` in a job, and ``asyncio.sleep``
+    in an async job, take no real time. Arguments and results go through the codec; retries, timeouts and limits are
+    real. The messages of alerts are kept in ``alerts``; pings do nothing.
 
     Attributes:
-        scheduler: what is tested.
-        store: memory, or a SQLite file, in the place of its own.
+        scheduler: the scheduler under test.
+        store: memory, or a SQLite file, that replaces its own store.
         clock: the time of all nodes and of the store.
-        nodes: those that live, by name.
-        dead: the numbers of those that died.
+        nodes: the live nodes, by name.
+        dead: the numbers of dead nodes.
     """
 
     gone = False
-    """What belongs to no node never ends."""
+    """The process of actions that belong to no node; it never ends."""
     stands_until = 0
     name = "test"
-    """Of the test as a process, which may hold locks too."""
+    """The holdings of the test itself, which may hold locks, too."""
 
     def __init__(self, scheduler: Scheduler, **options: Unpack[KitOptions]) -> None:
-        """Do nothing yet; ``with`` begins."""
+        """Prepare; the ``with`` block starts it."""
         self.scheduler = scheduler
         self.options = options
         self.tz = options.get("tz", scheduler.settings.tz)
@@ -81,7 +81,7 @@ class Kit(Assertions, Crashes, Journeys):
         self.to_close = ExitStack()
         self.store = open_kit_store(self, options.get("store", "memory"), scheduler.settings.namespace)
         self._wakes_itself = not self.store.capabilities.transactional_finish
-        """Whether nothing can come into the store without a notification; a commit of the test's own sends none."""
+        """Whether each change of the store comes with a notification; a commit of the test itself has none."""
         self.nodes: dict[str, HandNode] = {}
         self.dead: set[int] = set()
         self.looked_at: set[int] = set()
@@ -106,7 +106,7 @@ class Kit(Assertions, Crashes, Journeys):
             self._lifecycle = opening.enter_context(swapped)
             opening.enter_context(acting_inline())
             opening.callback(self._close_holdings)
-            opening.callback(self.scheduler._bus.close, LAST_EVENTS)  # noqa: SLF001 - subscribers learn of it all
+            opening.callback(self.scheduler._bus.close, LAST_EVENTS)  # noqa: SLF001 - subscribers get all events
             self._captured = CapturedAlerts(self)
             opening.enter_context(patch("time.sleep", self._sleep_of(time.sleep)))  # noqa: TID251 - what a job calls
             opening.callback(self._kill_nodes)
@@ -137,9 +137,9 @@ class Kit(Assertions, Crashes, Journeys):
         return node.name
 
     def kill(self, node: str) -> None:
-        """End the process of a node without a word, as ``kill -9`` does; others notice it at once.
+        """End the process of a node at once, as ``kill -9`` does; other nodes notice it at once.
 
-        What a job of it is in the middle of ends where it next sleeps: its thread is the test's.
+        A job that it runs ends where it next sleeps, because its thread is the test's.
         """
         killed = self.nodes.pop(node)
         self.dead.add(killed.pid)
@@ -151,20 +151,20 @@ class Kit(Assertions, Crashes, Journeys):
             self.agenda.call_in(RESTART, self._restart, self)
 
     def kill_all(self) -> None:
-        """End all nodes so; none is started in their place before ``start_node``."""
+        """End all nodes like that; none is started before ``start_node``."""
         self._stays_down = True
         for name in list(self.nodes):
             self.kill(name)
 
     def stand_still(self, duration: Duration, *, node: str | None = None) -> None:
-        """Stop the process of the job that calls this for so long, as SIGSTOP or a paused machine does.
+        """Stop the process of the calling job for so long, as SIGSTOP or a paused machine does.
 
-        Where that is longer than the scheduler's ``lease``, the others give the node up, and take over what it runs.
-        Then it goes on, and learns that: ``run.lease_lost`` is set, and what the job returns counts for nothing.
+        If that is longer than the scheduler's ``lease``, other nodes declare the node dead and take its runs over. When
+        it goes on, ``run.lease_lost`` is set, and the result of the job is refused.
 
         Args:
             duration: ``"1m"``, a ``timedelta``, or seconds.
-            node: in place of a call by a job: which node stands still from now on, while the test travels.
+            node: the node that stands still from now on, while the test travels; instead of that of the calling job.
         """
         caller = self._find_caller() if node is None else self.nodes[node]
         if not isinstance(caller, HandNode):
@@ -188,13 +188,13 @@ class Kit(Assertions, Crashes, Journeys):
     def skew(self, node: str, by: Duration) -> None:
         """Set the time of day of a node wrong: ``skew("node-1", "2h")``, or ``timedelta(hours=-2)``.
 
-        What is due is judged by the store's clock, so the ledger stays as it is.
+        Due times are judged by the store's clock, so the ledger does not change.
         """
         shift = by if isinstance(by, timedelta) else parse_duration(by, what="by")
         self.nodes[node].wall_clock.skew = shift
 
     def die(self, *_: Any, **__: Any) -> NoReturn:
-        """End the process of the job that calls this: ``monkeypatch.setattr(shop, "send_mail", kit.die)``.
+        """End the process of the calling job: ``monkeypatch.setattr(shop, "send_mail", kit.die)``.
 
         A ``finally`` of the job does run, unlike with ``kill -9``.
         """
@@ -221,7 +221,7 @@ class Kit(Assertions, Crashes, Journeys):
         self.nodes.clear()
 
     def notify_nodes(self, sender: Store) -> None:
-        """Wake the nodes, as a notification of the store does; but for the one that sent it."""
+        """Wake the nodes, as a notification of the store does, except its sender."""
         for node in list(self.nodes.values()):
             if not node.owns(sender):
                 self.agenda.call_in(0.0001, node.notify, node)
@@ -229,34 +229,34 @@ class Kit(Assertions, Crashes, Journeys):
     # --- the ledger ---------------------------------------------------------------------------------------------------
 
     def attempts(self, job: Any = None) -> list[AttemptRecord]:
-        """Return the attempts that began so far, of one job or of all, and what each raised."""
+        """Return the attempts that began so far, of a job or of all, each with its error."""
         name = None if job is None else name_of(job)
-        found = [one for one in self._records if name is None or one.job == name]
-        self.looked_at.update(one.run for one in found)
-        self._require_job(job, found)
-        return found
+        records = [record for record in self._records if name is None or record.job == name]
+        self.looked_at.update(one.run for one in records)
+        self._require_job(job, records)
+        return records
 
     @property
     def alerts(self) -> list[Message]:
-        """What the scheduler's alerts would have sent so far, by webhook, mail or function; none of it went out.
+        """The messages that the scheduler's alerts would have sent so far; none was sent.
 
         Each has ``alert`` (its name), ``events``, ``subject``, ``text`` and ``data``.
         """
         with self._turning():
             self._captured.send_all()
         messages = list(self._captured.messages)
-        self.looked_at.update(event.run for one in messages for event in one.events if event.run is not None)
+        self.looked_at.update(event.run for message in messages for event in message.events if event.run is not None)
         return messages
 
     def enqueued(self, job: Any = None) -> list[Occurrence]:
-        """Return the runs that wait, of one job or of all, the oldest first: with ``args``, ``key``, ``due_at``."""
+        """Return the pending runs, of a job or of all, the oldest first: with ``args``, ``key``, ``due_at``."""
         where = OccurrenceFilter(job=None if job is None else name_of(job), states=(State.PENDING,))
-        found = self.store.occurrences(where, limit=10_000, newest_first=False)
-        self._require_job(job, found)
-        return found
+        pending = self.store.occurrences(where, limit=10_000, newest_first=False)
+        self._require_job(job, pending)
+        return pending
 
     def read_instant(self, time: datetime | str, job: Any = None) -> datetime:
-        """Return what a test means by a time: text without an offset is of the job's zone, or of ``tz``."""
+        """Return the instant of a test's time: text without an offset is of the job's zone, or of ``tz``."""
         zone = self.tz if job is None else self.scheduler._operations.zone_of(name_of(job))  # noqa: SLF001
         return instant_in(time, zone, "time").astimezone(UTC)
 
@@ -265,7 +265,7 @@ class Kit(Assertions, Crashes, Journeys):
             self._wake_nodes(0.0)
 
     def _is_busy(self) -> bool:
-        """Whether anything runs, or is due now and may yet begin."""
+        """Whether a job runs, or a run is due now and may still begin."""
         now = self.clock.now() + timedelta(milliseconds=1)
         if any(node.round.active_runs for node in self.nodes.values()):
             return True
@@ -277,7 +277,7 @@ class Kit(Assertions, Crashes, Journeys):
 
     @contextmanager
     def running(self, node: HandNode, call: Call) -> Iterator[AttemptRecord]:
-        """Note that a job runs, for as long as the block goes on."""
+        """Record that a job runs while the block goes on."""
         run = call.run
         record = AttemptRecord(
             run.job, run.scheduled_for, run.key, run.id, run.attempt, node.name, started_at=self.clock.now()
@@ -295,28 +295,28 @@ class Kit(Assertions, Crashes, Journeys):
             del self._under_way[id(run)]
             error = record.error
             if error is not None and not isinstance(error, _OF_THE_RUN):
-                self._fatal = error  # Ctrl-C, pytest.fail, pytest.skip: they mean the test
+                self._fatal = error  # Ctrl-C, pytest.fail, pytest.skip: they are for the test
 
     def note_guarded(self, run: BaseRun, process: HandTurned) -> None:
-        """Note in which process a guarded call goes on."""
+        """Record in which process a guarded call goes on."""
         self._under_way[id(run)] = process, run
 
     def drop_guarded(self, run: BaseRun) -> None:
-        """Note that it is over."""
+        """Record that it has ended."""
         self._under_way.pop(id(run), None)
 
     def find_process(self, run: BaseRun) -> Process:
         """Return the process in which the code of a run goes on."""
-        found = self._under_way.get(id(run))
-        return self if found is None else found[0]
+        process = self._under_way.get(id(run))
+        return self if process is None else process[0]
 
     def wake_waiters(self, name: str) -> None:
-        """Wake who waits for a lock, in whatever process."""
+        """Wake the waiters for locks in all processes."""
         for waiter in list(self.waiters.get(name, ())):
             waiter.wake()
 
     def _find_holdings(self) -> HandHoldings:
-        """Return the locks and guarded calls of the process that asks."""
+        """Return the locks and guarded calls of the calling process."""
         process = self._starting or self._find_caller() or self
         if process not in self._holdings:
             self._holdings[process] = HandHoldings(self, process)

@@ -1,4 +1,4 @@
-"""What the parts of a kit know of it."""
+"""The view of a kit that its parts have."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class KitOptions(TypedDict, total=False):
     """How a kit is set up.
 
     Attributes:
-        start: the time at which it begins: aware, or text, which without an offset is of ``tz``. Defaults to now.
+        start: when it begins: an aware time, or text, which without an offset is of ``tz``. Defaults to now.
         tz: the zone of times without an offset that belong to no job. Defaults to the scheduler's.
-        nodes: how many take part. Defaults to 1. Where the last one dies, another is started a second later.
-        store: ``"memory"``; ``"sqlite"``, a file of the kit's, for ``run.transaction()`` and ``enqueue_in``; or the URL
-            of a SQLite file of the test's own. Defaults to memory.
+        nodes: how many take part. Defaults to 1. If the last node dies, another is started a second later.
+        store: ``"memory"``; ``"sqlite"``, the kit's own file, for ``run.transaction()`` and ``enqueue_in``; or the URL
+            of the test's own SQLite file. Defaults to memory.
         startup: whether each node runs the start-up tasks before it begins. Defaults to ``False``.
         audit: whether ``check``, which ends each test, audits the ledger. Defaults to ``True``.
-        allow_failures: whether ``check`` accepts failed runs that the test did not look at. Defaults to ``False``.
+        allow_failures: whether ``check`` accepts failed runs that the test did not read. Defaults to ``False``.
     """
 
     start: datetime | str
@@ -50,14 +50,14 @@ class KitOptions(TypedDict, total=False):
 
 @dataclass(slots=True)
 class AttemptRecord:
-    """One attempt that a node of the kit began.
+    """An attempt that a node of the kit began.
 
     Attributes:
-        key: of its occurrence; ``run``: the number of that.
+        key: of its occurrence; ``run``: the occurrence's number.
         attempt: 1, 2, ….
-        node: which one ran it.
-        ended_at: when its function returned or raised, also in a process that had died by then.
-        error: what it raised; ``None``: nothing, or what ends a run in order (``Skip``, ``Snooze``).
+        node: the node that ran it.
+        ended_at: when its function returned or raised, even if its process had died by then.
+        error: its exception; ``None``: none, or one that is no failure (``Skip``, ``Snooze``).
     """
 
     job: str
@@ -72,7 +72,7 @@ class AttemptRecord:
 
 
 class HandTurned(Process, Protocol):
-    """A process, as what runs on it sees it: a node, or the test."""
+    """A process, as its code sees it: a node, or the test."""
 
     name: str
 
@@ -99,55 +99,55 @@ class Stage(Protocol):
 
     @property
     def task_loop(self) -> TaskLoop | None:
-        """Return the loop of an async test that travels just now."""
+        """Return the loop of an async test that travels now."""
 
     gone: bool
     stands_until: int
 
     @property
     def nodes(self) -> Mapping[str, Node]:
-        """Those that live."""
+        """The live nodes."""
 
     @property
     def is_turning(self) -> bool:
-        """Whether something of the agenda is going on, and not the test itself."""
+        """Whether an action of the agenda runs, and not the test itself."""
 
     def notify_nodes(self, sender: Store) -> None:
-        """Wake the nodes, but for the one that sent it."""
+        """Wake the nodes, except the sender."""
 
     def pass_time(self, seconds: float) -> None:
-        """Let the next thing happen within so many seconds, or else let them pass."""
+        """Run the next action within so many seconds, or else let them pass."""
 
     async def apass_time(self, seconds: float) -> None:
         """Do the same in an async test."""
 
     def running(self, node: Any, call: Call) -> AbstractContextManager[AttemptRecord]:
-        """Note that a job runs, for as long as the block goes on."""
+        """Record that a job runs while the block goes on."""
 
     def pass_while_blocked(self, seconds: float, what: str) -> None:
-        """Let the next thing happen, at most so long, for who waits for ``what``, which somebody else has."""
+        """Run the next action, within so long, for a caller that waits for ``what``, which another process has."""
 
     def wake_waiters(self, name: str) -> None:
-        """Wake who waits for a lock."""
+        """Wake the waiters for locks."""
 
     def note_guarded(self, run: BaseRun, process: HandTurned) -> None:
-        """Note in which process a guarded call goes on."""
+        """Record in which process a guarded call goes on."""
 
     def drop_guarded(self, run: BaseRun) -> None:
-        """Note that it is over."""
+        """Record that it has ended."""
 
     def find_process(self, run: BaseRun) -> Process:
         """Return the process in which the code of a run goes on."""
 
     def fail(self, why: str) -> NoReturn:
-        """Have the test fail, whatever jobs make of the exception."""
+        """Fail the test, even if jobs catch the exception."""
 
     def pass_below(self, seconds: float | None) -> None:
-        """Let a job that has nothing to do wait for the next thing that happens, at most so long."""
+        """Let an idle job wait for the next action of the agenda, at most so long."""
 
 
 def note_looked_at(kit: Stage, found: list[Occurrence]) -> list[Occurrence]:
-    """Return runs that were read; those that the test itself read count as looked at."""
+    """Return runs that were read; those that the test itself has read are recorded as such."""
     if not kit.is_turning:
         kit.looked_at.update(one.id for one in found)
     return found

@@ -1,6 +1,6 @@
-"""Run the suite of stores against the store behind a URL, and say which of its rules hold.
+"""Run the suite of stores against the store behind a URL, and report which of its rules hold.
 
-For servers that nobody here has: who has one finds out whether the promises hold on it.
+For servers that the project cannot test: their owner finds out whether the promises hold there.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ USAGE = 4
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule of the suite.
+    """A rule of the suite.
 
     Attributes:
-        hazard: what it is about: the name of its class.
+        hazard: its subject: the name of its class.
         name: the rule, as a sentence.
         why: where and how it was broken; empty: it holds.
     """
@@ -42,7 +42,7 @@ class _Listener:
     found: list[Rule] = field(default_factory=list)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take in how a test ended; where it could not be set up or cleared away, its rule does not hold either."""
+        """Record the end of a test; if its set-up or clean-up failed, its rule does not hold either."""
         if report.when != "call" and not report.failed:
             return
         name = report.nodeid.rpartition("::")[2]
@@ -53,7 +53,7 @@ class _Listener:
 
 
 def check_store_at(*urls: str, only: str = "", tell: Callable[[Rule], None] = lambda _: None) -> list[Rule]:
-    """Run the suite on a store, each test in namespaces of its own; return each rule, and ``tell`` it when it is known.
+    """Run the suite on a store, each test in its own namespaces; return the rules; ``tell`` is called with each result.
 
     What it writes stays: the tables, and rows in namespaces whose names begin with ``check-``.
 
@@ -67,7 +67,7 @@ def check_store_at(*urls: str, only: str = "", tell: Callable[[Rule], None] = la
     before = os.environ.get(suite.URL)
     os.environ[suite.URL] = "\n".join(urls)
     try:
-        # Neither settings nor a conftest of where it is typed have a say.
+        # Settings and a conftest of the current folder must not matter.
         with tempfile.TemporaryDirectory() as folder, chdir(folder):
             settings = Path(folder, "pytest.ini")
             settings.write_text("[pytest]\n")

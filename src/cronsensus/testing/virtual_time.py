@@ -1,4 +1,4 @@
-"""Time that stands until a test moves it, and what is to happen then: one queue for all nodes of a test.
+"""Virtual time: it stands still until a test moves it, with a single queue of actions for all nodes of the test.
 
 ::
 
@@ -6,8 +6,8 @@
          ▲                                                    │
          └──────── Crank: turn, and again after so long ◀─────┘
 
-What a thread of a node does with an event and a sleep, a ``Crank`` does with the agenda. So a test of many nodes has
-one thread and one order, and each run of it is the same.
+A ``Crank`` replaces a node's thread: it uses the agenda instead of events and sleeps. So a test of many nodes has a
+single thread and a fixed order, and each run of it is the same.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ SECOND = 1_000_000
 SHORTEST_TURN = 100
 """Microseconds that a turn takes at least, so that no crank can turn for ever in one moment."""
 FAR = 10 * 366 * 86400.0
-"""Seconds of a sleep that only a wake-up ends."""
+"""Seconds of a sleep that only a wake-up should end."""
 
 
 class Process(Protocol):
-    """What an action belongs to.
+    """The process that an action belongs to.
 
     Attributes:
-        gone: nothing of it happens any more.
-        stands_until: what is due before, in microseconds of the clock, happens only then.
+        gone: its actions do not run any more.
+        stands_until: its actions wait until this time, in microseconds of the clock.
     """
 
     gone: bool
@@ -39,12 +39,12 @@ class Process(Protocol):
 
 
 class VirtualClock:
-    """A clock that stands until it is moved."""
+    """A clock that stands still until it is moved."""
 
     def __init__(self, start: datetime) -> None:
         """Show ``start``, which is aware."""
         self.micros = 0
-        """Since the start."""
+        """Microseconds since the start."""
         self._start = self._now = start
 
     def now(self) -> datetime:
@@ -79,23 +79,23 @@ class SkewedClock:
         return self._clock.now() + self.skew
 
     def monotonic(self) -> float:
-        """Return what every clock agrees on: how much time has passed."""
+        """Return the monotonic time, which is right on every node."""
         return self._clock.monotonic()
 
 
 class Agenda:
-    """What is to happen, in order of time, and among equal times in the order in which it was asked for."""
+    """The actions to come, in order of time, and at equal times in the order of their calls."""
 
     def __init__(self, clock: VirtualClock) -> None:
-        """Have nothing to do; ``run_next`` moves ``clock``."""
+        """Start empty; ``run_next`` moves ``clock``."""
         self.clock = clock
         self.happened = 0
-        """How many things were done so far."""
+        """How many actions were run so far."""
         self._heap: list[tuple[int, int, Callable[[], None], Process]] = []
         self._order = itertools.count()
 
     def call_at(self, micros: int, action: Callable[[], None], process: Process) -> None:
-        """Call ``action`` then, or now if that is past, unless its process is gone."""
+        """Call ``action`` at a time, or now if that is past, unless its process is gone."""
         heapq.heappush(self._heap, (max(micros, self.clock.micros), next(self._order), action, process))
 
     def call_in(self, seconds: float, action: Callable[[], None], process: Process) -> None:
@@ -103,7 +103,7 @@ class Agenda:
         self.call_at(self.clock.micros + int(seconds * SECOND) + 1, action, process)
 
     def run_next(self, until: int) -> bool:
-        """Do the next thing until then, at its time; else let it be then, and return ``False``."""
+        """Run the next action up to a time; without one, move the clock there and return ``False``."""
         while self._heap and self._heap[0][0] <= until:
             micros, _, action, process = heapq.heappop(self._heap)
             if process.gone:
@@ -120,7 +120,7 @@ class Agenda:
 
 
 class Crank:
-    """Turns ``turn``, which returns the seconds until it wants to be turned again, and sooner when woken."""
+    """Calls ``turn`` again and again: after the seconds that it returns, or sooner when woken."""
 
     def __init__(self, agenda: Agenda, process: Process, turn: Callable[[], float], soonest: float = 0.0) -> None:
         """Make a crank that sleeps no shorter than ``soonest`` between two turns, if it is not woken."""
@@ -132,14 +132,14 @@ class Crank:
         self._turning = self._woken = False
 
     def wake(self) -> None:
-        """Turn now, or again when the turn under way is over."""
+        """Turn now, or again after the present turn."""
         if self._turning:
             self._woken = True
         else:
             self._plan(0)
 
     set = wake
-    """A node's rounds wait for an event; that is set where this is woken."""
+    """Replaces the event that a node's rounds wait for: setting it wakes the crank."""
 
     def _plan(self, micros: int) -> None:
         self._planned += 1
@@ -161,7 +161,7 @@ class Crank:
 
 
 class Deadlines:
-    """Stands where a node has its ``Timer``."""
+    """Replaces a node's ``Timer``."""
 
     closed = False
 
@@ -177,21 +177,21 @@ class Deadlines:
         return deadline
 
     def close(self) -> None:
-        """Do nothing: what belongs to a process that is gone is not called."""
+        """Do nothing: actions of a process that is gone are not called."""
 
 
 class Deadline:
-    """Something that is to be done at its time, once."""
+    """An action that is run once, at its time."""
 
     def __init__(self, action: Callable[[], None]) -> None:
         self._action: Callable[[], None] | None = action
 
     def cancel(self) -> None:
-        """Do it not."""
+        """Cancel it."""
         self._action = None
 
     def call_back(self) -> None:
-        """Do it."""
+        """Run it."""
         action, self._action = self._action, None
         if action is not None:
             action()

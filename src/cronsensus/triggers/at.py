@@ -1,4 +1,4 @@
-"""One nominal time."""
+"""A trigger with a single nominal time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cronsensus.triggers.options import refuse_unknown_options
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class At(Trigger):
-    """Give one instant. Made by ``at``."""
+    """Gives a single instant. Made by ``at``."""
 
     instant: datetime
 
@@ -40,7 +40,7 @@ _WRITE_INSTEAD = {
 
 @refuse_unknown_options(_WRITE_INSTEAD)
 def at(instant: datetime | str, *, jitter: Duration = 0) -> Trigger:
-    """Return a trigger for one instant.
+    """Return a trigger for a single instant.
 
     Example:
         >>> at("2026-11-20T21:00:00+08:00").describe()

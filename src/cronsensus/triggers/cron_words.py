@@ -22,7 +22,7 @@ _UNITS = (
     ("microsecond", 1),
 )
 MOST_TIMES = 6
-"""Times of a day up to which each is named."""
+"""At most so many times of a day are each named."""
 _MONTHS = (
     "January",
     "February",
@@ -182,7 +182,7 @@ def _split_weekdays(fields: CronFields) -> tuple[list[int], list[str]]:
 
 
 def split_weekdays(fields: CronFields) -> tuple[list[int], list[tuple[int, int]]]:
-    """Return the weekdays of every week from Monday on, and those of one week of the month with that week."""
+    """Return the weekdays of every week from Monday on, and the weekdays of a certain week of the month."""
     whole = sorted({day % 7 for day in fields.weekdays if isinstance(day, int)}, key=lambda day: (day - 1) % 7)
     nth = {(day[1], day[0] % 7) for day in fields.weekdays if isinstance(day, tuple)}
     return whole, sorted(nth, key=lambda one: (one[0] if one[0] > 0 else 6, one[1]))
@@ -193,7 +193,7 @@ def _weekday_runs(days: Sequence[int]) -> str:
 
 
 def _values(values: Sequence[int], unit: str, size: int) -> str:
-    """Return values of one field: "every hour", "minute 7", "minutes 1, 2 and 7", "every 7th minute from 0 to 56"."""
+    """Return the values of a field in words: "every hour", "minutes 1, 2 and 7", "every 7th minute from 0 to 56"."""
     if len(values) == size:
         return f"every {unit}"
     if len(values) == 1:
@@ -229,7 +229,7 @@ def runs_of(values: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def step_of(values: Sequence[int]) -> int | None:
-    """Return the one distance between two or more values, if there is one."""
+    """Return the distance between two or more values, if it is always the same."""
     steps = {later - earlier for earlier, later in pairwise(values)}
     return steps.pop() if len(steps) == 1 else None
 

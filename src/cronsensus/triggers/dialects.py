@@ -1,6 +1,6 @@
-"""Cron texts that only other programs have, and the same times as they are written here.
+"""Cron texts of other programs, and how to write the same times here.
 
-Each reader knows the texts of one shape. Those that differ in the order of their fields alone are in ``field_orders``.
+Each reader knows the texts of a program. Texts that differ only in the order of their fields are in ``field_orders``.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from cronsensus.triggers.field_orders import fits_field, in_both, of_another_ord
 
 
 def foreign(text: str) -> str | None:
-    """Return what a text is that only another program can have written, and what to write; ``None``: it may be ours."""
-    return next((found for read in _SHAPES if (found := read(text)) is not None), None)
+    """Return what a text of another program is, and what to write; ``None``: it may be ours."""
+    return next((meaning for read in _SHAPES if (meaning := read(text)) is not None), None)
 
 
 _EVERY = re.compile(r"(?:@every\s+|every\s+)?(\d+)\s*(seconds?|secs?|minutes?|mins?|hours?|days?)", re.IGNORECASE)
@@ -32,42 +32,43 @@ _CALENDAR = re.compile(
 
 
 def _of_aws(text: str) -> str | None:
-    if found := re.fullmatch(r"rate\(\s*(\d+)\s*(minute|hour|day)s?\s*\)", text, re.IGNORECASE):
-        return f"is an interval of AWS EventBridge; write every('{found[1]}{found[2][0].lower()}')"
-    if found := re.fullmatch(r"at\(\s*(\S+)\s*\)", text, re.IGNORECASE):
-        return f"is one time, of AWS EventBridge; write at({found[1]!r})"
-    if found := re.fullmatch(r"cron\((.*)\)", text, re.IGNORECASE):
-        inner = found[1].strip(" '\"")
+    if match := re.fullmatch(r"rate\(\s*(\d+)\s*(minute|hour|day)s?\s*\)", text, re.IGNORECASE):
+        return f"is an interval of AWS EventBridge; write every('{match[1]}{match[2][0].lower()}')"
+    if match := re.fullmatch(r"at\(\s*(\S+)\s*\)", text, re.IGNORECASE):
+        return f"is one time, of AWS EventBridge; write at({match[1]!r})"
+    if match := re.fullmatch(r"cron\((.*)\)", text, re.IGNORECASE):
+        inner = match[1].strip(" '\"")
         return of_another_order(inner) or f"has another cron(…) in it; write {inner!r}"
     return None
 
 
 def _of_an_interval(text: str) -> str | None:
-    if found := _EVERY.fullmatch(text):
-        return f"is an interval; write every('{found[1]}{found[2][0].lower()}')"
+    if match := _EVERY.fullmatch(text):
+        return f"is an interval; write every('{match[1]}{match[2][0].lower()}')"
     return None
 
 
 def _of_celery(text: str) -> str | None:
-    """Read what Celery prints, in both of its orders, and what its users write."""
-    if found := re.search(r"(\S+) (\S+) (\S+) (\S+) (\S+) \(m/h/(\S+)\)", text.removeprefix("<crontab: ")):
-        minute, hour, *days = found.groups()[:5]
-        days = [*days[1:], days[0]] if found[6] == "d/dM/MY" else days
+    """Read texts that Celery prints, in both of its orders, and texts that its users write."""
+    if match := re.search(r"(\S+) (\S+) (\S+) (\S+) (\S+) \(m/h/(\S+)\)", text.removeprefix("<crontab: ")):
+        minute, hour, *days = match.groups()[:5]
+        days = [*days[1:], days[0]] if match[6] == "d/dM/MY" else days
         return f"is what Celery prints of a crontab; write {_where_both_match([minute, hour, *days])}"
-    if found := re.fullmatch(r"(?:schedules\.)?crontab\((.*)\)", text):
+    if match := re.fullmatch(r"(?:schedules\.)?crontab\((.*)\)", text):
         keyword = r"(\w+)\s*=\s*(?:'([^']*)'|\"([^\"]*)\"|([\w*]+))"
-        if re.sub(keyword, "", found[1]).strip(" ,"):
+        if re.sub(keyword, "", match[1]).strip(" ,"):
             return None  # positions have changed their meaning between versions
-        given = {
-            name: (one or two or plain).replace(" ", "") for name, one, two, plain in re.findall(keyword, found[1])
+        fields = {
+            name: (single_quoted or double_quoted or plain).replace(" ", "")
+            for name, single_quoted, double_quoted, plain in re.findall(keyword, match[1])
         }
         names = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
-        return f"is a text of Celery; write {_where_both_match([given.get(name, '*') for name in names])}"
+        return f"is a text of Celery; write {_where_both_match([fields.get(name, '*') for name in names])}"
     return None
 
 
 def _where_both_match(parts: list[str]) -> str:
-    """Return fields as one types them, of a program that wants both day fields to match."""
+    """Return fields as text to type, of a program in which both day fields must match."""
     days = fits_field(parts[-3].upper(), "day-of-month") and fits_field(parts[-1].upper(), "day-of-week")
     if parts[-3].startswith("*") or parts[-1].startswith("*") or not days:
         return written_fields(["0", *parts] if len(parts) == 5 else parts)
@@ -77,16 +78,16 @@ def _where_both_match(parts: list[str]) -> str:
 def _of_systemd(text: str) -> str | None:
     if text.lower() in _WORDS:
         return f"is a text of systemd; write {_WORDS[text.lower()]!r}"
-    found = _CALENDAR.fullmatch(text)
-    if found is None or not (found["day"] or found["hour"]):
+    match = _CALENDAR.fullmatch(text)
+    if match is None or not (match["day"] or match["hour"]):
         return None
-    if not fits_field((found["weekdays"] or "*").replace("..", "-").upper(), "day-of-week"):
+    if not fits_field((match["weekdays"] or "*").replace("..", "-").upper(), "day-of-week"):
         return None
-    given = {name: (value or "").replace("..", "-") for name, value in found.groupdict().items()}
-    time = [_plain(given[name] or "0") for name in ("second", "minute", "hour")]
-    days = [_plain(given[name] or "*") for name in ("day", "month")]
-    fields = [*time, *days, given["weekdays"] or "*"]
-    year = given["year"] or "*"
+    parts = {name: (value or "").replace("..", "-") for name, value in match.groupdict().items()}
+    time = [_plain(parts[name] or "0") for name in ("second", "minute", "hour")]
+    days = [_plain(parts[name] or "*") for name in ("day", "month")]
+    fields = [*time, *days, parts["weekdays"] or "*"]
+    year = parts["year"] or "*"
     return f"is a text of systemd; write {_where_both_match(fields) if year == '*' else written_fields(fields, year)}"
 
 
@@ -96,7 +97,7 @@ def _plain(field: str) -> str:
 
 
 def _of_chance(text: str) -> str | None:
-    """Read fields of which another program draws the value: Jenkins' ``H``, and ``~`` of OpenBSD and cronie."""
+    """Read fields whose value another program draws at random: Jenkins' ``H``, and ``~`` of OpenBSD and cronie."""
     parts = text.upper().split()
     drawn = re.compile(r"H(?:\((\d+)-(\d+)\))?(?:/(\d+))?|(\d*)~(\d*)(?:/(\d+))?")
     if len(parts) != 5 or not any(drawn.fullmatch(term) for part in parts for term in part.split(",")):
@@ -116,13 +117,13 @@ def _of_chance(text: str) -> str | None:
         every = f"/{step}" if step else ""
         return f"{start}-{end}{every}" if step and (first or last) else f"*{every}" if step else str(start)
 
-    # Of days and months one value is taken: a jitter of weeks is no jitter.
+    # For days and months a single value is chosen: a jitter of weeks is no jitter.
     fields = ((60, 0, 1), (24, 0, 60), (28, 1, 0), (12, 1, 0), (7, 0, 0))
     texts = [
         ",".join(fixed(term, *field) for term in part.split(",")) for part, field in zip(parts, fields, strict=True)
     ]
     if not is_sound:
-        return None  # it is nobody's text
+        return None  # no program would take it
     jitter = f", jitter={format_duration(timedelta(minutes=spread))!r}" if spread else ""
     drawn_by = "H in Jenkins, ~ in OpenBSD and cronie"
     return f"lets the program draw a value ({drawn_by}); write cron({' '.join(texts)!r}{jitter})"

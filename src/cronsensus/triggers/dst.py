@@ -1,11 +1,12 @@
-"""Which instants a wall-clock rule means where clocks are put forward and back.
+"""Find the instants of a wall-clock rule where clocks are put forward and back.
 
 Where the clock jumps forward, wall-clock times are missing (a gap); where it is put back, they come twice (a fold: a
 first and a second pass). ``gaps`` and ``second_pass`` say what a policy does there; ``cron.py`` has the table.
 
-cronsim walks time zones too, but started in a second pass it answers with a time that is over, and where a clock moves
-by half an hour it leaves some out; so here it only reads the text, and the walk is ours. Everything rests on PEP 495:
-at a wall-clock time, the UTC offset with ``fold=0`` is larger than with ``fold=1`` inside a fold, smaller inside a gap.
+cronsim walks time zones, too. But if it starts in a second pass, it returns a time that is over, and where a clock
+moves by half an hour it leaves times out. So it only reads the text, and the walk is done here. Everything rests on PEP
+495: at a wall-clock time, the UTC offset with ``fold=0`` is larger than with ``fold=1`` inside a fold, smaller inside a
+    gap.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from cronsensus.triggers.wall import WallClock
 _SECOND = timedelta(seconds=1)
 _LONGEST_FOLD = timedelta(days=1)
 _PROBE = timedelta(days=3)
-"""The distance of two reads of the UTC offset: no zone has ever changed twice in less than four days."""
+"""The distance between two reads of the UTC offset: no zone has ever changed twice in less than four days."""
 _ZERO = timedelta(0)
 _LAST_LISTED_YEAR = 2100
 """Time zone data lists changes one by one up to here at most (Morocco's up to 2087); after it yearly rules repeat."""
 _CYCLE = 400
-"""Years after which dates and weekdays, and so the yearly rules, repeat: what did not come in them never comes."""
+"""Years after which dates and weekdays, and so the yearly rules, repeat: a time that did not come never comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class ZonedClock:
     def _in_fold(
         self, start: datetime, change: datetime, first: timedelta, second: timedelta, *, is_second: bool
     ) -> datetime | None:
-        """Return the first match in what is left, from ``start`` on, of a fold around ``change``."""
+        """Return the first match from ``start`` on in the rest of a fold around ``change``."""
         end = _wall_time(change, first)
         if not is_second:
             found = self.wall.at_or_after(start)
@@ -91,7 +92,7 @@ class ZonedClock:
         total = 0
         position = stretch = start - 2 * _LONGEST_FOLD  # early enough for a fold that ``start`` may lie in
         offset = self._offset_at(position)
-        seen = _wall_time(position, offset)  # what lies before it has had its first pass
+        seen = _wall_time(position, offset)  # earlier times have had their first pass
         while position < stop:
             probe = min(position + _PROBE, stop)
             if self._offset_at(probe) == offset:
@@ -112,14 +113,14 @@ class ZonedClock:
         return self.wall.count(max(_wall_time(start, offset), seen), _wall_time(stop, offset))
 
     def _only_gap_matches(self, old_end: datetime, new_start: datetime) -> bool:
-        """Return whether the end of a gap runs because of the gap, and not as a match of its own."""
+        """Return whether the end of a gap runs because of the gap, and is no match by itself."""
         return self.wall.count(old_end, new_start) > 0 and self.wall.count(new_start, new_start + _SECOND) == 0
 
     def _offset_at(self, instant: datetime) -> timedelta:
         return _offset(instant.astimezone(self.zone))
 
     def _change(self, low: datetime, high: datetime) -> datetime:
-        """Return the second in (low, high] in which the UTC offset becomes what it is at ``high``."""
+        """Return the second in (low, high] at which the UTC offset becomes that of ``high``."""
         offset = self._offset_at(high)
         span = (high - low) // _SECOND
         while span > 1:

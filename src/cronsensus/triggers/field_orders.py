@@ -1,7 +1,7 @@
-"""The orders in which programs have the fields of a cron text, and what a text means in another one than ours.
+"""The orders in which other programs have the fields of a cron text, and what a text means in each of them.
 
-A *reading* is an order of fields and the number that Sunday has. A text that fits no reading of ours but another one is
-refused with the same times as they are written here. One that fits both is ours, and gets a note.
+A *reading* is an order of fields and the number of Sunday. A text that fits only another program's reading is refused,
+with the same times as they are written here. A text that fits both is read in our order, with a note.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MINUTE_FIRST = _OURS[1:]
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """How a program reads a text; ``mark``: whether ``?`` is in it (``None``: it may be)."""
+    """The reading of a program; ``mark``: whether the text has a ``?`` (``None``: either)."""
 
     program: str
     fields: tuple[str, ...]
@@ -37,7 +37,7 @@ class _Reading:
     mark: bool | None = None
 
     def fits(self, parts: Sequence[str]) -> bool:
-        """Whether each field has values that it takes."""
+        """Whether each field has allowed values."""
         if len(parts) != len(self.fields) or self.mark not in {None, "?" in parts}:
             return False
         if self.sunday == 1 and re.search(r"\b0\b", parts[self.fields.index("day-of-week")]):
@@ -45,10 +45,10 @@ class _Reading:
         return all(fits_field(part, name) for part, name in zip(parts, self.fields, strict=True))
 
     def written(self, parts: Sequence[str]) -> str:
-        """Return what has the same times here, to be typed."""
-        found = dict(zip(self.fields, parts, strict=True))
-        weekdays = _by_name(found["day-of-week"], self.sunday)
-        return written_fields([*(found.get(name, "0") for name in _OURS[:-1]), weekdays], found.get("year", "*"))
+        """Return a text with the same times in our order."""
+        by_field = dict(zip(self.fields, parts, strict=True))
+        weekdays = _by_name(by_field["day-of-week"], self.sunday)
+        return written_fields([*(by_field.get(name, "0") for name in _OURS[:-1]), weekdays], by_field.get("year", "*"))
 
 
 _WEEKS = ("1-7", "8-14", "15-21", "22-28")
@@ -70,7 +70,7 @@ _READINGS = (
 
 
 def own_fields(parts: Sequence[str]) -> list[str]:
-    """Return fields without what Quartz adds and this cron does not need: ``?`` for any day, and ``*`` for any year."""
+    """Return fields without Quartz's additions: ``?`` for any day becomes ``*``, and ``*`` for any year is dropped."""
     if "?" not in parts:
         return list(parts)
     parts = parts[:6] if len(parts) == 7 and parts[6] in {"*", "?"} else parts
@@ -79,10 +79,10 @@ def own_fields(parts: Sequence[str]) -> list[str]:
 
 
 def other_meanings(text: str) -> list[tuple[str, str]]:
-    """Return other programs that take a text of ours for other times, and what to write for those.
+    """Return other programs for which a valid text means other times, and what to write for those times.
 
-    Only where their reading is as likely: it has an hour, and ours goes through all hours; or what would be the day of
-    the week looks like seconds.
+    Only if their reading is as likely: it has an hour, and ours has each hour; or our day of the week looks like
+    seconds.
     """
     parts = text.upper().split()
     if len(parts) != 6 or parts[2] != "*":
@@ -94,39 +94,39 @@ def other_meanings(text: str) -> list[tuple[str, str]]:
 
 
 def of_another_order(text: str) -> str | None:
-    """Return whose order of fields a text has, if it is not ours, and what to write."""
+    """Return whose order of fields a text has, and what to write; ``None``: ours."""
     parts = text.upper().split()
     if _is_ours(own_fields(parts), numbered="?" in parts):
         return None
-    found = list(_meanings(parts))
-    if not found and "?" in parts and _is_ours(own_fields(parts), numbered=False):
+    meanings = list(_meanings(parts))
+    if not meanings and "?" in parts and _is_ours(own_fields(parts), numbered=False):
         return "has a number as day of the week beside ?, and programs count them from 0 or 1; write names, as MON-FRI"
-    if not found:
+    if not meanings:
         return None
-    if len(found) == 1:
-        reading, written = found[0]
+    if len(meanings) == 1:
+        reading, written = meanings[0]
         return f"is a text of {reading.program} ({' '.join(reading.fields)}); write {written}"
-    numbers = {reading.sunday for reading, _ in found}
-    where = {reading: f", where {reading.sunday} is Sunday" if len(numbers) > 1 else "" for reading, _ in found}
-    names = ", and ".join(f"to {reading.program}{where[reading]}" for reading, _ in found)
-    ours = ", or ".join(f"{written} ({reading.program})" for reading, written in found)
+    numbers = {reading.sunday for reading, _ in meanings}
+    where = {reading: f", where {reading.sunday} is Sunday" if len(numbers) > 1 else "" for reading, _ in meanings}
+    names = ", and ".join(f"to {reading.program}{where[reading]}" for reading, _ in meanings)
+    ours = ", or ".join(f"{written} ({reading.program})" for reading, written in meanings)
     return f"means different times {names}; write {ours}"
 
 
 def _meanings(parts: Sequence[str]) -> Iterator[tuple[_Reading, str]]:
-    """Yield each other reading that fits, those that come to the same as one."""
-    found: dict[str, _Reading] = {}
+    """Yield each other reading that fits; readings with the same times only once."""
+    by_text: dict[str, _Reading] = {}
     for reading in _READINGS:
-        # Seconds last that are all seconds: of what the other five fields say, nobody means each second.
+        # Not with ``*`` as seconds in the last field: nobody wants each second of what the other fields name.
         last = dict(zip(reading.fields[5:], parts[5:], strict=False))
         if last.get("second") != "*" and "/" not in last.get("year", "") and reading.fits(parts):
-            found.setdefault(reading.written(parts), reading)
-    for written, reading in found.items():
+            by_text.setdefault(reading.written(parts), reading)
+    for written, reading in by_text.items():
         yield reading, written
 
 
 def in_both(parts: Sequence[str]) -> str:
-    """Return how to write that a day matches both day fields, of five or six: MON#1, or the function looks at the date.
+    """Return how to require that a day matches both day fields, of five or six: MON#1, or a check in the function.
 
     The parts are upper case, and neither day field begins with a star.
     """
@@ -150,7 +150,7 @@ def in_both(parts: Sequence[str]) -> str:
 
 
 def _is_ours(parts: Sequence[str], *, numbered: bool) -> bool:
-    """Whether the fields are in our order; ``numbered``: a number as day of the week is not ours, as beside a ``?``."""
+    """Whether the fields are in our order; ``numbered``: refuse a number as day of the week, as beside a ``?``."""
     names = {5: _MINUTE_FIRST, 6: _OURS}.get(len(parts))
     if names is None or any(_ODD_DAY.fullmatch(term) for term in parts[-3].split(",")):
         return False
@@ -160,7 +160,7 @@ def _is_ours(parts: Sequence[str], *, numbered: bool) -> bool:
 
 
 def fits_field(field: str, name: str) -> bool:
-    """Whether some program takes ``field``, in upper case, in the field called ``name``."""
+    """Whether any program allows ``field``, in upper case, as the field called ``name``."""
     if field == "?":
         return name in {"day-of-month", "day-of-week", "year"}
     return all(_is_term(term, name) for term in field.split(","))
@@ -183,12 +183,12 @@ def _is_value(value: str, name: str) -> bool:
 
 
 def _by_name(field: str, sunday: int) -> str:
-    """Return days of the week by name, of numbers that count from ``sunday``; ``?`` is any."""
+    """Return days of the week by name, where Sunday has the number ``sunday``; ``?`` is any day."""
     return ",".join(_day_by_name(term, sunday) for term in field.split(","))
 
 
 def weekdays_by_name(field: str) -> str:
-    """Return days of the week of ours with their names for their numbers: MON for 1."""
+    """Return days of the week with names instead of our numbers: MON for 1."""
     return _by_name(field, 0)
 
 
@@ -200,15 +200,15 @@ def _day_by_name(term: str, sunday: int) -> str:
     values, slash, step = term.partition("/")
     if values in {"*", "?"}:
         return term
-    first, dash, rest = values.partition("-")
+    first, dash, last = values.partition("-")
     base, hashed, which = first.partition("#")
     low = _day(base, sunday)
     if not dash and not slash:
         return f"{DAYS[low]}{hashed}{which}"
-    high = _day(rest, sunday) if dash else 6
+    high = _day(last, sunday) if dash else 6
     if high > low and not slash:
         return f"{DAYS[low]}-{DAYS[high]}"
-    if dash and low == high and base != rest:  # 0-7, from Sunday to Sunday
+    if dash and low == high and base != last:  # 0-7, from Sunday to Sunday
         high += 6
         if not slash:
             return "*"
@@ -220,7 +220,7 @@ def _day(value: str, sunday: int) -> int:
 
 
 def written_fields(parts: list[str], year: str = "*") -> str:
-    """Return six fields of our order as one types them, with what one expression cannot say."""
+    """Return six fields of our order as text to type, with what an expression cannot express."""
     parts = ["*" if part == "?" else re.sub(r"^0/", "*/", part) for part in parts]
     parts[3], skip = _written_days(parts[3].replace("WL", "LW"))
     text = repr(" ".join(parts[1:] if parts[0] == "0" else parts))
@@ -236,13 +236,13 @@ _UNLESS = ", and let the function raise Skip unless"
 
 
 def _written_days(field: str) -> tuple[str, str]:
-    """Return days around one that a cron expression cannot name, and how the function finds it among them."""
-    if (found := re.fullmatch(r"L-(\d+)", field)) and int(found[1]) < 28:
-        before = int(found[1])
+    """Return days around a day that a cron expression cannot name, and how the function finds it among them."""
+    if (match := re.fullmatch(r"L-(\d+)", field)) and int(match[1]) < 28:
+        before = int(match[1])
         days = f"{28 - before}-{31 - before}"
         return days, f"{_UNLESS} (run.local_time + timedelta(days={before + 1})).day == 1"
-    if (found := re.fullmatch(r"(\d+)W", field)) and 1 <= int(found[1]) <= 31:
-        day = int(found[1])
+    if (match := re.fullmatch(r"(\d+)W", field)) and 1 <= int(match[1]) <= 31:
+        day = int(match[1])
         days = "1-3" if day == 1 else "29-31" if day == 31 else f"{day - 1}-{day + 1}"
         return days, f"{_UNLESS} it is the day from Monday to Friday nearest to day {day}"
     return field, ""

@@ -91,7 +91,7 @@ def read_cron(text: str) -> CronFields:
     from cronsim import CronSim, CronSimError  # only programs that use cron pay for it
 
     parts = _split(text)
-    # Of a range of one value cronsim forgets the end where it has a step: 10-10/5 would be 10-31/5.
+    # cronsim forgets the end of a range of a single value with a step: 10-10/5 would be 10-31/5.
     parts = [",".join(map(_without_step_of_one, part.split(","))) for part in parts]
     for field in (parts[3], parts[5]):
         if stepped := next((term for term in field.upper().split(",") if "L" in term and "/" in term), None):
@@ -122,7 +122,7 @@ def read_cron(text: str) -> CronFields:
 
 
 def _without_step_of_one(term: str) -> str:
-    """Return a range of one value with a step as that value: ``10-10/5``, ``05-5/5``, ``SUN-0/2``."""
+    """Return a range of a single value with a step as that value: ``10-10/5``, ``05-5/5``, ``SUN-0/2``."""
     found = _STEPPED_RANGE.fullmatch(term)
     return found[1] if found is not None and _number(found[1]) == _number(found[2]) else term
 
@@ -163,7 +163,7 @@ def _split(text: str) -> list[str]:
 
 
 def _not_ascii(text: str) -> str:
-    """Return which character it is, and what to write: an input method leaves full-width ones, which look alike."""
+    """Return the wrong character, and what to write: input methods leave full-width characters, which look alike."""
     first = next(character for character in text if not character.isascii())
     plain = normalize("NFKC", text)
     instead = repr(plain) if plain.isascii() else f"{_SHAPE}, such as '0 21 * * *'"
@@ -197,7 +197,7 @@ def _bad_alias(text: str, parts: list[str]) -> str:
 
 
 def _what_is_wrong(text: str, parts: list[str]) -> str:
-    """Return which field is wrong and what to write instead, by reading every part of every field alone."""
+    """Return the wrong field and what to write instead, by reading every part of every field alone."""
     from cronsim import CronSim, CronSimError
 
     for index, part in enumerate(parts):
@@ -254,7 +254,7 @@ def _never(text: str, parts: list[str]) -> str:
 
 
 def _shapes_of(month: int) -> list[int]:
-    """Return the shapes that a month takes over the years, all of which do come."""
+    """Return all shapes that months have over the years."""
     return [first * 4 + length - 28 for first in range(7) for length in {_length(2000, month), _length(2001, month)}]
 
 
@@ -271,7 +271,7 @@ def masks_of_days(matches: Callable[[date], bool]) -> tuple[int, ...]:
     """Return for each shape of month, at ``month_shape()``, a number in which bit d is set when day d matches.
 
     Args:
-        matches: a rule that rests on the day of the month, the weekday and the length of the month alone.
+        matches: a rule on the day of the month, the weekday and the length of the month.
     """
     masks = []
     for year, month in _a_month_of_each_shape():

@@ -1,4 +1,4 @@
-"""What is to know about a cron text that is right: other programs take it for other times, or it is rarely meant."""
+"""Notes on valid cron texts: other programs read other times in them, or they are rarely meant."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Rule = Literal["other programs", "every second", "days", "step"]
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What is to know, and what to write for what may be meant."""
+    """A note, and what to write for what may be meant."""
 
     rule: Rule
     text: str
@@ -28,7 +28,7 @@ class Note:
 
 
 def notes_on(trigger: Trigger | None) -> list[Note]:
-    """Return what is to know about the cron texts of a trigger."""
+    """Return the notes on the cron texts of a trigger."""
     parts = trigger.parts if isinstance(trigger, AnyOf) else (trigger,)
     return [note for part in parts if isinstance(part, Cron) for note in _notes(part)]
 
@@ -99,11 +99,11 @@ _FIELDS = (
     ("second", 60, "s"), ("minute", 60, "m"), ("hour", 24, "h"), ("day-of-month", 31, "d"), ("month", 12, ""),
     ("day-of-week", 7, ""),
 )  # fmt: skip
-"""Of each field: its name, how many values it has, and the unit of ``every``."""
+"""For each field: its name, how many values it has, and the unit of ``every``."""
 
 
 def _steps(fields: CronFields) -> Iterator[Note]:
-    """Find steps that are not even: ``*/90`` leads out of its field, and ``*/45`` begins anew after a shorter one."""
+    """Find steps that are not even: ``*/90`` leads out of its field, and ``*/45`` has a shorter last step."""
     texts = fields.text.split()
     for text, (name, size, unit) in zip(texts, _FIELDS[-len(texts) :], strict=True):
         low = 1 if name in {"day-of-month", "month"} else 0

@@ -1,4 +1,4 @@
-"""Which wall-clock times match a cron text, in each period. A calendar and a clock face, no time zone.
+"""Find the wall-clock times that match a cron text, in each period: a calendar and a clock face, no time zone.
 
 Wall-clock times are naive datetimes in whole seconds.
 """
@@ -25,7 +25,7 @@ class WallClock:
     hours: tuple[int, ...]
     day_masks: tuple[int, ...]
     next_second: bytes
-    """At v the smallest match that is v or more, or ``_NONE``: a table, because this is looked up on every firing."""
+    """At v the smallest match that is v or more, or ``_NONE``: a table, because it is used at every firing."""
     next_minute: bytes
     next_hour: bytes
     next_month: bytes

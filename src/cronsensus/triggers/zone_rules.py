@@ -43,7 +43,7 @@ class ZoneRules:
 
 def zone_rules_of(triggers: Iterable[Trigger | None]) -> ZoneRules:
     """Return the rules of this process for the zones of ``triggers``, the first ``MOST_ZONES`` of them."""
-    names = sorted({zone for one in triggers if one is not None for zone in one.zones})[:MOST_ZONES]
+    names = sorted({zone for trigger in triggers if trigger is not None for zone in trigger.zones})[:MOST_ZONES]
     versions = sorted({version_of(name) for name in names or [_COMMON]})
     return ZoneRules(", ".join(versions)[:200], {name: digest_of(name) for name in names})
 

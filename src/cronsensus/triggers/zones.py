@@ -1,6 +1,6 @@
-"""Which time zone a name means.
+"""Resolve names of time zones.
 
-Only the name is stored: a rule that a node's own time zone data then gives. Names that mean different rules on
+Only the name is stored; each node takes the rules from its own time zone data. Names that mean different rules on
 different machines are refused, because two nodes would disagree on the nominal times.
 """
 
@@ -47,7 +47,7 @@ _CITIES = {
     }.items()
     for city in cities.split()
 }
-"""Large cities that have no zone of their own name."""
+"""Large cities without a zone of their name."""
 _LONGEST_CHAIN = 5
 """Most links from one name to the next."""
 _EXAMPLE = "write a name like 'Europe/Paris' or 'UTC'"
@@ -61,7 +61,7 @@ def zone_name(tz: object) -> str:
     """Return the IANA name of ``tz``, a name or a ZoneInfo.
 
     Raises:
-        InvalidTrigger: no such zone, one without a name, or one that is not the same on every machine.
+        InvalidTrigger: no such zone, a zone without a name, or a zone that differs between machines.
     """
     if tz is UTC:
         return "UTC"
@@ -101,7 +101,7 @@ def at_wall(shown_as: datetime, zone: str, what: str) -> datetime:
     wall = shown_as.replace(tzinfo=None)
     rules = load_zone(zone)
     instant = wall.replace(tzinfo=rules).astimezone(UTC)
-    # A day that begins behind a gap, as in Cairo, has its first instant there: a start or end may be a date alone.
+    # A day that begins after a gap, as in Cairo, has its first instant there: a start or end may be only a date.
     is_day = wall.time() == time.min and what in {"start", "end"}
     if instant.astimezone(rules).replace(tzinfo=None) != wall and not is_day:
         raise InvalidTrigger(
@@ -129,7 +129,7 @@ def _unknown(name: str) -> str:
 
 
 def _instead(name: str) -> str | None:
-    """Return what to write for an offset, or for a large city that names no zone."""
+    """Return what to write instead of an offset, or of a large city without a zone."""
     text = name.strip()
     if text.upper() in {"Z", "ZULU"}:
         return "write 'UTC'"
@@ -171,7 +171,7 @@ def _link_target(name: str, known: frozenset[str]) -> str | None:
 
 
 def _link_tables() -> Iterator[dict[str, str]]:
-    """Yield what each name in lower case is another name for: by the package, then by each folder of zone files."""
+    """Yield the links between names, in lower case: of the package, then of each folder of zone files."""
     from importlib.util import find_spec  # only wrong names need it
 
     package = find_spec("tzdata")
@@ -201,14 +201,14 @@ def _close_to(name: str, known: frozenset[str]) -> list[str]:
 
 
 def instant_in(value: object, zone: str, what: str, *, or_else: str = "") -> datetime:
-    """Return the instant that a program means by ``value``, in UTC: as the trigger ``at`` reads it.
+    """Return the instant of a program's ``value`` in UTC, as the trigger ``at`` reads it.
 
     Args:
-        value: an aware datetime, or ISO 8601 text; text without an offset is of ``zone``. A datetime behind the last
-            instant that every store keeps (``datetime.max``) is returned as it is: it means never.
+        value: an aware datetime, or ISO 8601 text; text without an offset is of ``zone``. A datetime after the last
+            instant that every store keeps (``datetime.max``) is returned unchanged: it means never.
         zone: the name of a time zone.
-        what: how the message of an error calls it.
-        or_else: what else could be written, for that message.
+        what: its name in an error.
+        or_else: an alternative to write, for the error.
 
     Raises:
         InvalidOption: it is naive, cannot be read, or is no time; or clocks in ``zone`` never show it.

@@ -1,4 +1,4 @@
-"""The ledger beside the runs' own file: do they say the same? Judges the demo and the chaos tests."""
+"""Compare the ledger with the file that the runs wrote themselves. It judges the demo and the chaos tests."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ PAGE = 500
 
 @dataclass(slots=True)
 class Comparison:
-    """What differs.
+    """The differences.
 
     Attributes:
-        problems: sentences; none: the two agree.
+        problems: sentences; without any, the two agree.
         twice: occurrences that ended more than once under results that were recorded.
         unrecorded: ends without a result in the ledger, because the run had been taken over by then, or its node was
             killed between the end and the record. The work may have been done twice; the record was not. That is what
@@ -32,7 +32,7 @@ class Comparison:
 
 def compare_ledger(store: Store, lines: list[Line]) -> Comparison:
     """Compare the ledger with a trace, occurrence by occurrence, as they are now: stop the nodes first."""
-    found = Comparison()
+    comparison = Comparison()
     ends: dict[tuple[str, str], list[Line]] = {line.occurrence: [] for line in lines}
     for line in lines:
         if line.event == "end":
@@ -40,31 +40,31 @@ def compare_ledger(store: Store, lines: list[Line]) -> Comparison:
     after: int | None = None
     while page := store.occurrences(OccurrenceFilter(), after=after, limit=PAGE, newest_first=False):
         runs_of: dict[int, dict[int, RunView]] = defaultdict(dict)
-        for run in store.runs(*(one.id for one in page)):
+        for run in store.runs(*(occurrence.id for occurrence in page)):
             runs_of[run.occurrence][run.token] = run
-        for one in page:
-            mine = (one.job, one.key)
+        for occurrence in page:
+            mine = (occurrence.job, occurrence.key)
             if mine in ends:  # a trace may leave out jobs, and what came after a time
-                _compare_one(found, one, runs_of[one.id], ends.pop(mine))
+                _compare_one(comparison, occurrence, runs_of[occurrence.id], ends.pop(mine))
         after = page[-1].id
-    found.problems += tuple(f"{job} {key} ran, and the ledger does not know it" for job, key in sorted(ends))
-    return found
+    comparison.problems += tuple(f"{job} {key} ran, and the ledger does not know it" for job, key in sorted(ends))
+    return comparison
 
 
-def _compare_one(found: Comparison, one: Occurrence, runs: dict[int, RunView], ends: list[Line]) -> None:
+def _compare_one(comparison: Comparison, occurrence: Occurrence, runs: dict[int, RunView], ends: list[Line]) -> None:
     recorded = [line for line in ends if line.token in runs and runs[line.token].end == "succeeded"]
-    found.unrecorded += tuple(line for line in ends if line not in recorded)
+    comparison.unrecorded += tuple(line for line in ends if line not in recorded)
     if len(recorded) > 1:
-        found.twice += ((one.job, one.key),)
+        comparison.twice += ((occurrence.job, occurrence.key),)
     strange = [line.token for line in ends if line.token not in runs]
     if strange:
         problem = f"ended under token {strange[0]}, which the ledger never gave out"
     elif len(recorded) > 1:
         problem = f"was recorded {len(recorded)} times"
-    elif one.state is State.SUCCEEDED and not recorded:
+    elif occurrence.state is State.SUCCEEDED and not recorded:
         problem = "is succeeded in the ledger, and never ended in the runs' own file"
-    elif one.state is State.SUCCEEDED and recorded[0].token != one.token:
-        problem = f"ended under token {recorded[0].token}, the ledger has {one.token}"
+    elif occurrence.state is State.SUCCEEDED and recorded[0].token != occurrence.token:
+        problem = f"ended under token {recorded[0].token}, the ledger has {occurrence.token}"
     else:
         return
-    found.problems += (f"{one.job} {one.key} {problem}",)
+    comparison.problems += (f"{occurrence.job} {occurrence.key} {problem}",)

@@ -16,7 +16,7 @@ LOG = ("--log-format", "json", "--log-level", "warning")
 
 
 class Nodes:
-    """All of them, by name."""
+    """The node processes, by name."""
 
     def __init__(self, url: str, namespace: str, folder: Path, clock: Clock) -> None:
         self.trace = folder / "runs.jsonl"
@@ -54,7 +54,7 @@ class Nodes:
         return self._folder / f"{name}.log"
 
     def freeze(self, name: str) -> None:
-        """Stop a node where it is, and wait until it stands still: it wrote its line, or will not."""
+        """Stop a node where it is, and wait until it stands still: then it has written its line, or will not."""
         process = self._processes[name]
         process.send_signal(signal.SIGSTOP)
         os.waitpid(process.pid, os.WUNTRACED)
@@ -71,7 +71,7 @@ class Nodes:
         return at
 
     def stop(self, patience: float) -> bool:
-        """Ask all to drain, wait up to ``patience`` seconds, kill the rest; return whether there was no rest."""
+        """Drain all nodes, wait up to ``patience`` seconds, kill the rest; return whether all ended by themselves."""
         deadline, in_order = self._clock.monotonic() + patience, True
         for process in self._processes.values():
             process.terminate()

@@ -1,4 +1,4 @@
-"""What one sees: one lane a node and one column a nominal second, or one line an event where there is no terminal."""
+"""The screen of the demo: a lane for each node, a column for each nominal second; without a terminal, log lines."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 TICK = "tick"
-"""The job that has the columns; the others are named beside the lane while they run."""
+"""The job that is drawn in columns; the others are named beside the lane while they run."""
 SHRINK = "shrink"
-"""The job of the batch; its items are too many for a line each."""
+"""The job of the batch, whose items are too many for a line each."""
 PICTURES = 90
 SECOND = timedelta(seconds=1)
 STRIP = 34
@@ -47,13 +47,13 @@ class Cut:
 
     @property
     def seconds(self) -> float:
-        """From the kill to the takeover; infinite if there is none."""
+        """The time from the kill to the takeover; infinite without a takeover."""
         return float("inf") if self.taken is None else self.taken.at - self.at
 
 
 @dataclass(slots=True)
 class Lane:
-    """One node's part. ``state``: starting, alive, dead or stopped. ``running``: by token."""
+    """The lane of a node. ``state``: starting, alive, dead or stopped. ``running``: by token."""
 
     state: str = "starting"
     pid: int | None = None
@@ -74,11 +74,11 @@ class Lane:
 
 
 class Lanes(dict[str, Lane]):
-    """The lanes by node, changed by what the runs write and by what is done to the nodes.
+    """The lanes by node, updated by the lines of the runs and by the acts on the nodes.
 
     Attributes:
-        cuts: what the kill cut off, by occurrence.
-        finished: how many runs have.
+        cuts: the runs that the kill cut off, by occurrence.
+        finished: how many runs have finished.
     """
 
     def __init__(self, names: list[str]) -> None:
@@ -87,7 +87,7 @@ class Lanes(dict[str, Lane]):
         self.finished = 0
 
     def show_start(self, line: Line) -> Cut | None:
-        """Show a run that started; return what it takes over."""
+        """Show a run that started; return the cut run that it takes over."""
         cut = self.cuts.get(line.occurrence)
         self[line.node].running[line.token] = line
         self[line.node].mark(line, "taking" if cut else "running")
@@ -121,7 +121,7 @@ class Lanes(dict[str, Lane]):
 
 
 def occurrence_label(line: Line) -> str:
-    """Return what names an occurrence in few characters: its job, and its nominal time in the local zone, or item."""
+    """Return a short name of an occurrence: its job, and its nominal time in the local zone, or its item."""
     if line.job == SHRINK:
         return f"{line.job} {shown_key(line.key)}"
     return line.job if line.scheduled_for is None else f"{line.job} {line.scheduled_for.astimezone():%H:%M:%S}"
@@ -129,11 +129,11 @@ def occurrence_label(line: Line) -> str:
 
 @dataclass(slots=True)
 class Screen:
-    """What the demo shows: drawn by rich in a terminal; where there is none, a line an event.
+    """The output of the demo: drawn by rich in a terminal; without a terminal, a line for each event.
 
     Attributes:
         live: whether it is drawn.
-        to_stderr: where the lines go; data goes to the other place.
+        to_stderr: whether the lines go to stderr, because data goes to stdout.
     """
 
     lanes: Lanes
@@ -143,7 +143,7 @@ class Screen:
     events: deque[tuple[float, str, str]] = field(default_factory=lambda: deque(maxlen=MOST_EVENTS))
 
     def add_event(self, at: float, text: str, style: str = "", *, in_lanes: bool = False) -> None:
-        """Show an event, ``at`` seconds after the beginning; one that is ``in_lanes`` already needs no line there."""
+        """Show an event, ``at`` seconds after the beginning; with ``in_lanes`` it needs no line in a terminal."""
         if not self.live:
             click.echo(f"{at:6.2f} s  {text}", err=self.to_stderr)
         elif not in_lanes:

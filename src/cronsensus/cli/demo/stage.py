@@ -20,25 +20,25 @@ from cronsensus.timing.clock import Clock
 LOOK = 0.015
 START_WITHIN = 60.0
 MIDDLE = 0.15
-"""A tick that started that long ago is in its middle: it works for 0.4 s, or longer on a busy machine."""
+"""Seconds after which a started tick is in its middle: it works for 0.4 s, or longer on a busy machine."""
 TAKEOVER_WITHIN = 30.0
 """Longer than the default lease: a takeover without the fast evidence is slow, not wrong."""
 REPLACE_AFTER = 5.0
 CLOSING = 3.0
 BATCH_BEFORE = 1.0
-"""The batch begins so long before the kill: its items are in the middle then."""
+"""Seconds before the kill at which the batch begins, so that its items run then."""
 SETTLE_WITHIN = DRAIN_WITHIN = 30.0
 
 
 class Stage:
-    """Plays the demo once; then it has what was seen from outside of the store.
+    """Plays the demo once, and keeps what was observed outside of the store.
 
     Attributes:
-        lines: what the runs wrote.
-        killed: the node that was, once one is.
+        lines: the lines that the runs wrote.
+        killed: the node that was killed, once that is done.
         until: the last nominal time that the closing audit judges; everything up to it was decided when the nodes
             were stopped.
-        batch: the number of the batch, once it is begun; ``None``: there is none.
+        batch: the number of the batch, once it has begun; ``None``: there is none.
         in_order: whether all nodes left when they were asked to.
     """
 
@@ -93,14 +93,14 @@ class Stage:
         self._screen.add_event(self._at, text, style, in_lanes=in_lanes)
 
     def _is_over(self, seconds: float) -> bool:
-        """Whether every run that was cut started again, or more patience is of no use."""
+        """Whether every cut run has started again, or waiting longer is of no use."""
         cuts = self.lanes.cuts.values()
         if cuts and all(cut.taken for cut in cuts):
             return self._at > seconds - CLOSING
         return self._at > max(seconds, self._killed_at) + TAKEOVER_WITHIN
 
     def _is_at_work(self) -> bool:
-        """Whether anything up to ``until`` is not decided, or waits, or the batch is not at its end."""
+        """Whether a time up to ``until`` is undecided, a run waits, or the batch has not ended."""
         if audit(self._store, until=self.until).pending or self._store.counts().pending:
             return True
         one = None if self.batch is None else self._store.occurrence(self.batch)
@@ -113,7 +113,7 @@ class Stage:
         self._show_event(f"a batch: {PICTURES} pictures to {SHRINK}, at most 6 at a time, on whichever node is free")
 
     def _show_batch(self, *, last: bool = False) -> None:
-        """Show once a second how far the batch is, until it is over; ``last``: this is the last call."""
+        """Show the progress of the batch once a second, until it has ended; ``last``: this is the last call."""
         if self.batch is None or (self._at < self._show_batch_at and not (last and self._show_batch_at < float("inf"))):
             return
         self._show_batch_at = self._at + 1
@@ -134,7 +134,7 @@ class Stage:
         self._show_event(f"{len(self.lanes)} nodes run the same code on one store; none of them leads")
 
     def _kill(self) -> None:
-        """Kill a node that is in the middle of a tick, if one is, and see what that cut."""
+        """Kill a node that is in the middle of a tick, if there is such a node, and record the cut runs."""
         running = [line for lane in self.lanes.values() for line in lane.running.values() if line.job == TICK]
         victim = next((line for line in running if self._clock.monotonic() - line.at > MIDDLE), None)
         if victim is None:
@@ -158,7 +158,7 @@ class Stage:
         self._show_event(f"{name} is started again as pid {lane.pid}")
 
     def _read_trace(self) -> None:
-        """Read what is new in the trace, show it, and rest for a moment."""
+        """Read the new lines of the trace, show them, and rest for a moment."""
         for line in self._tail.read():
             self.lines.append(line)
             if line.event == "start":

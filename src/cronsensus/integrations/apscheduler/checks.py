@@ -1,4 +1,4 @@
-"""What cannot be guarded is refused where it is written, with what to write instead."""
+"""Refuse schedulers and jobs that cannot be guarded; the errors say what to write instead."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from cronsensus.process.logger import Logger
 _log = Logger("cronsensus.apscheduler")
 
 _RANDOM_ID = re.compile(r"[0-9a-f]{32}")
-"""What APScheduler makes where no id is given."""
+"""The form of ids that APScheduler makes up."""
 
 
 def check_scheduler(given: Any) -> Any:
-    """Return the scheduler to guard; flask-apscheduler's has it inside.
+    """Return the scheduler to guard; for flask-apscheduler's, the scheduler inside of it.
 
     Raises:
         ConfigurationError: it cannot be guarded, or not now.
@@ -53,7 +53,7 @@ def check_scheduler(given: Any) -> Any:
 
 
 def missing(error: ImportError, what: str = "guard()") -> str:
-    """Return what to install, where APScheduler 3 is not there for ``what``."""
+    """Return the error that says what to install if APScheduler 3 is missing for ``what``."""
     try:
         from importlib.metadata import version
 
@@ -99,7 +99,7 @@ def named(job: Any) -> str:
 
 
 def check_threads(scheduler: Any) -> None:
-    """Refuse a thread of APScheduler's that never ends in the eyes of gevent, which has exchanged the class since.
+    """Refuse a thread of APScheduler that was made before gevent patched threads: it would never seem to end.
 
     Raises:
         ConfigurationError: a shutdown would wait for ever.
@@ -118,10 +118,10 @@ def check_threads(scheduler: Any) -> None:
 
 
 def check_jobs(scheduler: Any, *, align: bool) -> None:
-    """Refuse, or align, all jobs that are to be added by the start.
+    """Refuse, or align, all jobs that the start will add.
 
     Raises:
-        InvalidOption: as ``check_job`` says of one; of several what it says of each.
+        InvalidOption: the errors of ``check_job`` for all of them.
     """
     refused = []
     for job, alias, _ in scheduler._pending_jobs:
@@ -140,7 +140,7 @@ def check_job(scheduler: Any, job: Any, jobstore_alias: str, *, align: bool, war
     """Refuse, or align, a job whose times or name differ between processes; with ``warn``, log what may differ.
 
     Raises:
-        InvalidOption: each process would run it at times, or under a name, of its own.
+        InvalidOption: each process would run it at other times, or under another name.
     """
     from apscheduler.triggers.date import DateTrigger
 
@@ -178,7 +178,7 @@ def check_job(scheduler: Any, job: Any, jobstore_alias: str, *, align: bool, war
             f"{shown} has a next_run_time of its own, which differs between processes; leave it out, or write "
             "guard(…, align=True), which ignores it"
         )
-    if wrong:  # all at once: who corrects one starts the program again
+    if wrong:  # all at once: people start the program again after each correction
         raise InvalidOption("; besides, ".join(wrong))
     if shared is not trigger:
         trigger = shared
@@ -188,10 +188,10 @@ def check_job(scheduler: Any, job: Any, jobstore_alias: str, *, align: bool, war
 
 
 def shared_trigger(shown: str, trigger: Any, *, align: bool) -> Any:
-    """Return a repeating trigger in the form whose times all processes share.
+    """Return a repeating trigger in the form with times that all processes share.
 
     Raises:
-        InvalidOption: each process would have times of its own.
+        InvalidOption: each process would have other times.
     """
     from apscheduler.triggers.interval import IntervalTrigger
 
@@ -227,10 +227,10 @@ def shared_trigger(shown: str, trigger: Any, *, align: bool) -> Any:
 
 
 def check_change(scheduler: Any, job: Any, jobstore_alias: str, changes: dict[str, Any], *, align: bool) -> None:
-    """Refuse, or align, the trigger that a job is to have from now on.
+    """Refuse, or align, the new trigger of a job.
 
     Raises:
-        InvalidOption: each process would run it at times of its own.
+        InvalidOption: each process would run it at other times.
     """
     from apscheduler.triggers.date import DateTrigger
 
@@ -241,5 +241,5 @@ def check_change(scheduler: Any, job: Any, jobstore_alias: str, changes: dict[st
     shared = changes["trigger"] = shared_trigger(named(job), trigger, align=align)
     after = (getattr(shared, "jitter", None), getattr(shared, "start_date", None))
     if before != after and changes.get("next_run_time") is not None:
-        # It was reckoned from what the trigger was.
+        # It was computed from the old trigger.
         changes["next_run_time"] = shared.get_next_fire_time(None, datetime.now(UTC))

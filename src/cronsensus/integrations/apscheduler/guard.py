@@ -1,4 +1,4 @@
-"""Where APScheduler is asked for its word: a few methods of one scheduler object and of its executors are replaced.
+"""The hooks into APScheduler: they replace a few methods of a scheduler object and of its executors.
 
 ::
 
@@ -7,8 +7,8 @@
                                                    └──▶ full, late: its verdict is recorded, and the event sent
     the function ends ──▶ _run_job_success / _run_job_error ──▶ the verdict is recorded
 
-Only this object is changed, never a class or a module: executors are given by instance, by alias, or later, and the
-default one is made inside ``start``; all of them come through ``add_executor``.
+Only this object is changed, never a class or a module. Executors are given by instance, by alias, or later, and the
+default executor is made inside ``start``; all of them come through ``add_executor``.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ from cronsensus.timing.durations import Duration, parse_duration
 _log = Logger("cronsensus.apscheduler")
 
 HANDOVER = 5
-"""Least seconds that a time which one process gives back is free for others, which look once a second for such."""
+"""Least seconds that a released time is free for other processes, which search for such times once a second."""
 MOST_REMEMBERED = 1000
-"""Jobs that are remembered after APScheduler removed them, so that the last run of one can be taken over."""
+"""Jobs that are remembered after APScheduler removed them, so that their last run can be taken over."""
 
 
 def guard(
@@ -74,7 +74,7 @@ def guard(
     observe: bool | None = None,
     wait: Duration | None = None,
 ) -> None:
-    """Let each scheduled run of an APScheduler 3 scheduler happen in one process, however many run this code.
+    """Let each scheduled run of an APScheduler 3 scheduler happen in a single process, however many run this code.
 
     To be called before ``start()``. Nothing is opened until then, so a server may fork after it. Each (job id,
     scheduled run time) is acquired in the store before it is submitted, and is a run in the ledger: with its verdict,
@@ -109,7 +109,7 @@ def guard(
 
 
 class Guard:
-    """What stands between one scheduler and its executors."""
+    """The layer between a scheduler and its executors."""
 
     def __init__(self, scheduler: Any, ours: Scheduler, *, align: bool, wait: Duration | None) -> None:
         """Replace the methods of ``scheduler``; open nothing."""
@@ -124,15 +124,15 @@ class Guard:
         mind_forks(self)
         self._won: dict[tuple[str, datetime], Won] = {}
         self._submitting: Counter[str] = Counter()
-        """What an executor is being given: it may begin before the executor counts it."""
+        """Runs on their way to an executor, which may begin before the executor counts them."""
         self._jobs: OrderedDict[str, Any] = OrderedDict()
         self._on_loop: set[Won] = set()
-        """What was won, and an event loop has not submitted yet."""
+        """Claims that an event loop has not submitted yet."""
         self._announced: dict[str, Any] = {}
-        """Of each job that is being submitted at once: the event of what was won, once it is."""
+        """By job that is being submitted synchronously: the event of the claim, once it is won."""
         self._away = False
         self._closed = False
-        """Whether an executor takes nothing any more."""
+        """Whether an executor accepts no more runs."""
         self._is_ahead = False
         """Whether it is logged that this process's clock is ahead of the store's."""
         self._ends = False
@@ -160,7 +160,7 @@ class Guard:
     # --- the scheduler ------------------------------------------------------------------------------------------------
 
     def _on_start(self, *args: Any, **kwargs: Any) -> Any:
-        """Open the store before the scheduler names its first time; where it is away, run nothing until it comes."""
+        """Open the store before the scheduler names its first time; while it is away, run nothing."""
         catch_up()
         refuse_in_master("the guarded APScheduler", "its start()", "its shutdown()")
         self._ends = self._closed = False
@@ -193,10 +193,10 @@ class Guard:
     def _open_late(self) -> None:
         self._open()
         if self._scheduler.running:
-            self._scheduler.wakeup()  # to look for what other processes left
+            self._scheduler.wakeup()  # to search for what other processes left
 
     def _on_shutdown(self, wait: bool = True) -> Any:  # noqa: FBT001, FBT002 - as APScheduler has it
-        """Shut down, and record the verdicts of what ran to its end; what did not is free for other processes."""
+        """Shut down, and record the verdicts of completed runs; the others are free for other processes."""
         with self._lock:
             self._ends = True
             left = tuple(self._on_loop)
@@ -204,7 +204,7 @@ class Guard:
             self._store_wait.cancel()
             self._store_wait = None
             if self._participant is None:
-                self._ours._opened.close()  # what a last try may have opened
+                self._ours._opened.close()  # a last try may have opened it
         self._release_from_loop(left)
         answer = self._original["shutdown"](wait)
         if self._participant is not None:
@@ -235,35 +235,36 @@ class Guard:
     def _on_modify_job(self, job_id: str, jobstore: str | None = None, **changes: Any) -> Any:
         with self._scheduler._jobstores_lock:
             job, alias = self._scheduler._lookup_job(job_id, jobstore)
-            if alias is not None:  # else it is still to be added, and checked
+            if alias is not None:  # otherwise it is added, and checked, later
                 check_change(self._scheduler, job, alias, changes, align=self._align)
         return self._original["modify_job"](job_id, jobstore, **changes)
 
     def _look_for_leftovers(self, participant: Outside) -> None:
-        """Take over what was left before this process came: a deploy may have stopped all others in a run."""
+        """Take over runs that were left before this process came: a deploy may have stopped all others in a run."""
         for job in self._scheduler.get_jobs():
             if not needs_no_guard(self._scheduler, job):
                 participant.declare(_spec(job))
         participant.look_for_leftovers()
 
     def _on_dispatch_event(self, event: Any) -> Any:
-        """Hold back that a job was submitted, until it was won: each replica would report each run."""
+        """Hold back the event of a submitted job until it is won: otherwise each replica would report each run."""
         from apscheduler.events import EVENT_JOB_SUBMITTED
 
         if event.code == EVENT_JOB_SUBMITTED and not getattr(event, "won", False) and self._is_asked_for(event.job_id):
-            # What was won at once is told when APScheduler itself would: after it has removed a last time.
+            # The event of a claim that is won at once comes when APScheduler would send it: after it has removed a last
+            # time.
             event = self._announced.pop(event.job_id, None)
             if event is None:
                 return None
         return self._original["_dispatch_event"](event)
 
     def _on_process_jobs(self) -> Any:
-        """Process what is due; another replica may have removed a job from a shared store meanwhile."""
+        """Process due jobs; another replica may have removed a job from a shared store meanwhile."""
         from apscheduler.jobstores.base import JobLookupError
         from apscheduler.schedulers.base import STATE_STOPPED
 
         if self._closed or (self._ends and self._scheduler.state == STATE_STOPPED):
-            # It looks once more as it ends, with its executors closed: what is due would be gone from a shared store.
+            # It processes once more as it ends, with closed executors: due times would be lost from a shared store.
             return None
         participant = self._participant
         if participant is not None and participant is not self._looked:
@@ -272,7 +273,7 @@ class Guard:
         try:
             return self._original["_process_jobs"]()
         except JobLookupError as error:
-            # It would end the scheduler's thread for good. The job was run or removed elsewhere: look again at once.
+            # It would end the scheduler's thread for good. The job was run or removed elsewhere: process again at once.
             _log.debug("another replica has removed a job that was due: %s", error)
             return 0
 
@@ -289,10 +290,10 @@ class Guard:
         executor._cronsensus_submit = submit
 
     def _submit(self, executor: Any, submit: Callable[..., Any], job: Any, times: Sequence[datetime]) -> None:
-        """Acquire times, and submit what was won.
+        """Acquire times, and submit those that are won.
 
-        In a memory store on a thread of our own: the scheduler's holds a lock meanwhile, or is the event loop. In a
-        shared store at once: a death between moving the job to its next time and acquiring would lose it for all.
+        With a memory store on another thread: the scheduler's thread holds a lock meanwhile, or is the event loop. With
+        a shared store at once: a death between moving the job to its next time and acquiring would lose the time.
         """
         if needs_no_guard(self._scheduler, job):
             submit(job, times)
@@ -309,8 +310,9 @@ class Guard:
         late = [time for time in times if is_late(job, time, named_at)]
         in_time = [time for time in times if time not in late]
         with self._lock:
-            # Its own limit first: a replica that is full does not compete, so another one gets the time. What is only
-            # being asked for does not count: where the store is slow, all replicas would hold back, and nobody run it.
+            # Its own limit first: a replica that is full does not compete, so another replica gets the time. What is
+            # only being asked for does not count: where the store is slow, all replicas would hold back, and nobody run
+            # it.
             full = self._is_full(executor, job)
             self._jobs[job.id] = job
             self._jobs.move_to_end(job.id)
@@ -375,10 +377,10 @@ class Guard:
         named_at: datetime,
         got: Answer | Exception,
     ) -> None:
-        """Hand over what was won, report what was refused, and wait for what is early."""
+        """Hand over claims that are won, report refusals, and wait for times that are early."""
         self._report(job, times, got)
         self._wait_if_early(executor, job, times, named_at, got)
-        won = [] if isinstance(got, Exception) else [one for one in got if isinstance(one, Won)]
+        won = [] if isinstance(got, Exception) else [claim for claim in got if isinstance(claim, Won)]
         if won:
             waited = (datetime.now(UTC) - named_at).total_seconds()
             self._hand_over(executor, view_of(job, waited=waited), won)
@@ -391,7 +393,7 @@ class Guard:
         named_at: datetime,
         got: Answer | Exception,
     ) -> None:
-        """Ask again for times that came before the store's clock said them: APScheduler names none twice."""
+        """Acquire times again that came too early by the store's clock: APScheduler names no time twice."""
         participant = self._participant
         if participant is None or isinstance(got, Exception):
             return
@@ -409,7 +411,7 @@ class Guard:
             participant.submit_at(time, partial(self._name_again, executor, job, time, named_at))
 
     def _name_again(self, executor: Any, job: Any, time: datetime, named_at: datetime) -> None:
-        """Ask for a time that was early; whether it is late says the store's clock now, which is that it is not."""
+        """Acquire a time that was early. By the store's clock it is not late now."""
         participant = self._participant
         if participant is None or self._ends:
             return
@@ -425,7 +427,7 @@ class Guard:
         )
 
     def _report(self, job: Any, times: Sequence[datetime], got: Answer | Exception) -> None:
-        """Tell the log whether the store answers, and the listeners of this replica which verdicts it has written."""
+        """Log whether the store answers, and send this replica's listeners the verdicts that it has recorded."""
         if isinstance(got, Exception):
             if not self._away:
                 self._away = True
@@ -439,7 +441,7 @@ class Guard:
             self._original["_dispatch_event"](event)
 
     def _hand_over(self, executor: Any, view: Any, won: Sequence[Won]) -> None:
-        """Submit a view of the job to the executor, where it wants that to be done; at a stop give it back."""
+        """Submit a view of the job to the executor, on the thread that it needs; at a stop release the claim."""
         loop: asyncio.AbstractEventLoop | None = getattr(executor, "_eventloop", None)
         if loop is None:
             self._submit_won(executor, view, won)
@@ -459,20 +461,20 @@ class Guard:
 
     def _submit_on_loop(self, executor: Any, view: Any, won: Sequence[Won]) -> None:
         with self._lock:
-            kept = [one for one in won if one in self._on_loop]
+            kept = [claim for claim in won if claim in self._on_loop]
             self._on_loop.difference_update(kept)
-        if kept:  # else a shutdown has given it back
+        if kept:  # otherwise a shutdown has released it
             self._submit_won(executor, view, kept)
 
     def _release_from_loop(self, won: Iterable[Won]) -> None:
-        """Give back what no loop will submit any more: it is free for other processes at once."""
+        """Release claims that no loop will submit any more: they are free for other processes at once."""
         with self._lock:
             self._on_loop.difference_update(won)
-        for one in won:
-            self._release_claims(one)
+        for claim in won:
+            self._release_claims(claim)
 
     def _name_no_more(self, error: RuntimeError) -> None:
-        """Win nothing more, now that an executor takes nothing any more: this process is about to end."""
+        """Acquire nothing more, because an executor accepts no more runs: this process is about to end."""
         with self._lock:
             known, self._closed = self._closed or self._ends, True
         if not known:
@@ -484,17 +486,17 @@ class Guard:
         from apscheduler.events import EVENT_JOB_SUBMITTED, JobSubmissionEvent
         from apscheduler.executors.base import MaxInstancesReachedError
 
-        times = [one.time.astimezone(self._scheduler.timezone) for one in won]
+        times = [claim.time.astimezone(self._scheduler.timezone) for claim in won]
         with self._lock:
-            self._won.update({(view.id, one.time): one for one in won})
+            self._won.update({(view.id, claim.time): claim for claim in won})
             self._submitting[view.id] += 1
         try:
             executor._cronsensus_submit(view, times)
         except BaseException as error:
-            for one in won:
+            for claim in won:
                 with self._lock:
-                    self._won.pop((view.id, one.time), None)
-                self._release_claims(one)
+                    self._won.pop((view.id, claim.time), None)
+                self._release_claims(claim)
             at_once = self._announced.pop(view.id, self) is None
             if isinstance(error, MaxInstancesReachedError):
                 if at_once:
@@ -530,13 +532,13 @@ class Guard:
     def _failed(self, error: Callable[..., Any], job: str, exc: BaseException, traceback: Any) -> None:
         error(job, exc, traceback)
         with self._lock:
-            # The executor names no time: it is the earliest of those that it has.
+            # The executor names no time, so take the earliest of its times.
             time = min((time for name, time in self._won if name == job), default=None)
         if time is not None:
             self._settle((job, time), None if _is_cancelled(exc) else verdict_of_error(exc))
 
     def _settle(self, name: tuple[str, datetime], verdict: Final | None) -> None:
-        """Record how a run ended; ``None``: it was cut off, by a shutdown, and another process is to run it again."""
+        """Record how a run ended; ``None``: a shutdown cut it off, and another process must run it again."""
         with self._lock:
             won = self._won.pop(name, None)
         participant = self._participant
@@ -550,7 +552,7 @@ class Guard:
     # --- what others left ---------------------------------------------------------------------------------------------
 
     def _run_leftover(self, won: Won) -> None:
-        """Run what a dead process has left of a job, whatever its grace."""
+        """Run a job's time that a dead process has left, whatever its grace."""
         name = won.claim.job
         job = next((job for job in self._known_jobs() if job_name(job.id) == name), None)
         executor = None if job is None else self._scheduler._executors.get(job.executor)
@@ -582,7 +584,7 @@ def _is_cancelled(error: BaseException | None) -> bool:
 
 def _spec(job: Any) -> JobSpec:
     name = job_name(job.id)
-    # The limit alone decides what may run beside what, also of what is taken over.
+    # Only the limit decides which runs may overlap, also for runs that are taken over.
     grace = None if job.misfire_grace_time is None else timedelta(seconds=max(job.misfire_grace_time, HANDOVER))
     policies = Policies(concurrency=job.max_instances, overlap="allow", grace=grace)
     return JobSpec(name=name, function=name, policies=policies, source="runtime")

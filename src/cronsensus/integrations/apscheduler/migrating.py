@@ -1,7 +1,7 @@
-"""A program's APScheduler jobs, written as jobs of cronsensus, and what has no equivalent.
+"""Write a program's APScheduler jobs as jobs of cronsensus, and list what has no equivalent.
 
-What is printed is tried first: each trigger is made and its next times compared with those of APScheduler, and the
-arguments are encoded. So what is code works, and what does not is in the list.
+The program is tried before it is printed: each trigger is made and its next times compared with those of APScheduler,
+and the arguments are encoded. So the printed code works, and the rest is in the list.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ def not_starting() -> Iterator[None]:
 
 
 def find_scheduler(given: Any, name: str) -> Any:
-    """Return the scheduler that ``given`` is, or that flask-apscheduler's has inside.
+    """Return the scheduler ``given``, or that inside of flask-apscheduler's.
 
     Raises:
-        ConfigurationError: it is none.
+        ConfigurationError: it is no scheduler.
     """
     from apscheduler.schedulers.base import BaseScheduler
 
@@ -86,7 +86,7 @@ class _Writing:
         self._left_out = 0
 
     def add(self, job: Any) -> None:
-        """Write one job, or say why not."""
+        """Write a job, or the reason why not."""
         remarks: list[Remark] = []
         try:
             line = self._line(job, lambda text: remarks.append(Remark(job.id, text)))
@@ -161,11 +161,11 @@ class _Writing:
         return found
 
     def _option(self, job: Any, name: str) -> Any:
-        # A job that waits for the start has only what it was given.
+        # A job that waits for the start has only its given options.
         return getattr(job, name, self._scheduler._job_defaults.get(name))
 
     def _executor(self, job: Any) -> str | None:
-        """Return the kind of executor, ``None`` where it is what the function gets by itself.
+        """Return the kind of executor; ``None``: the default of the function.
 
         Raises:
             NoEquivalent: there is no such kind.
@@ -198,7 +198,7 @@ class _Writing:
             remark("its interval counted from the start of each process; here from 1970, the same in all (or start=)")
             return
         if (found := first_difference(job.trigger, native, self._now)) is not None:
-            theirs, ours = ("never" if one is None else one.isoformat() for one in found)
+            theirs, ours = ("never" if pair is None else pair.isoformat() for pair in found)
             remark(f"the first time that differs: {theirs} there, {ours} here (clocks are changed, say)")
 
     def _import(self, module: str, function: str) -> str:
@@ -253,7 +253,7 @@ def _function_of(job: Any) -> tuple[str, str]:
     """Return module and name of a job's function.
 
     Raises:
-        NoEquivalent: it has none by which another process finds it.
+        NoEquivalent: another process could not find it by these.
     """
     module, _, name = (job.func_ref or "").partition(":")
     if not module or not name.isidentifier():

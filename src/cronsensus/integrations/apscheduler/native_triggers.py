@@ -1,4 +1,4 @@
-"""APScheduler's triggers as text of ours, and where the two part."""
+"""APScheduler's triggers as code of cronsensus, and where their times differ."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ def _of_calendar(trigger: Any) -> str:
         bounds["end"] = repr(f"{trigger.end_date.isoformat()} 23:59:59")
     if trigger.jitter:
         bounds["jitter"] = repr(trigger.jitter)
-    # A time that a clock change leaves out has no run there.
+    # APScheduler does not run a time that a clock change skips.
     zone, counted = repr(_zone(trigger.timezone)), repr(f"{number} {unit}")
     return _call("cron", repr(text), tz=zone, every=counted, dst="'skip'", **bounds)
 
 
 def numbered_weekdays(trigger: Any) -> Iterator[tuple[str, str, str]]:
-    """Yield each day_of_week with numbers: as it was written, the days that it has there, and those of a crontab."""
+    """Yield each day_of_week with numbers: as written, with its days in APScheduler, and its days in a crontab."""
     from apscheduler.triggers.combining import OrTrigger
     from apscheduler.triggers.cron import CronTrigger
     from apscheduler.triggers.cron.expressions import RangeExpression
@@ -88,8 +88,8 @@ def numbered_weekdays(trigger: Any) -> Iterator[tuple[str, str, str]]:
             yield from numbered_weekdays(part)
     elif isinstance(trigger, CronTrigger):
         field = next(field for field in trigger.fields if field.name == "day_of_week")
-        # The exact type: one of names is a subclass.
-        numbers = [one for one in field.expressions if type(one) is RangeExpression]
+        # The exact type: a range of names is a subclass.
+        numbers = [expression for expression in field.expressions if type(expression) is RangeExpression]
         if numbers:
             days = _weekday_numbers(numbers)
             there, in_crontab = (",".join(names[day] for day in days) for names in (_DAYS, (_DAYS[6], *_DAYS[:6])))
@@ -121,12 +121,14 @@ def _times(trigger: Any, now: datetime) -> Iterator[datetime | None]:
     previous, jitter = None, getattr(trigger, "jitter", None)
     try:
         if jitter:
-            trigger.jitter = None  # drawn anew each time
+            trigger.jitter = None  # random each time
         begin = now
         for _ in range(COMPARED):
             previous = trigger.get_next_fire_time(previous, now)
             while is_calendar_interval(trigger) and previous is not None and previous <= begin:
-                previous = trigger.get_next_fire_time(previous, now)  # it names its start first, also a past one
+                previous = trigger.get_next_fire_time(
+                    previous, now
+                )  # its first time is its start, even if that is past
             yield None if previous is None else previous.astimezone(UTC)
             if previous is None:
                 return
@@ -153,7 +155,7 @@ def _expression(trigger: Any) -> str:
 def _days(day: Any, day_of_week: Any) -> tuple[str, str]:
     from apscheduler.triggers.cron.expressions import LastDayOfMonthExpression, WeekdayPositionExpression
 
-    positions = [one for one in day.expressions if isinstance(one, WeekdayPositionExpression)]
+    positions = [expression for expression in day.expressions if isinstance(expression, WeekdayPositionExpression)]
     weekdays = _weekdays(day_of_week)
     if positions:
         if len(positions) < len(day.expressions) or weekdays != "*":
@@ -161,8 +163,11 @@ def _days(day: Any, day_of_week: Any) -> tuple[str, str]:
                 f"day={str(day)!r} with day_of_week={str(day_of_week)!r}: a cron text has either days of the month or "
                 "weekdays such as MON#1; write two triggers and any_of"
             )
-        return "*", ",".join(_position(one) for one in positions)
-    days = ["L" if isinstance(one, LastDayOfMonthExpression) else _range(one, day) for one in day.expressions]
+        return "*", ",".join(_position(position) for position in positions)
+    days = [
+        "L" if isinstance(expression, LastDayOfMonthExpression) else _range(expression, day)
+        for expression in day.expressions
+    ]
     if weekdays != "*" and not any(text.startswith("*") for text in days):
         raise NoEquivalent(
             f"day={str(day)!r} and day_of_week={str(day_of_week)!r}: APScheduler wants both to match, a cron text "
@@ -177,7 +182,7 @@ def _position(one: Any) -> str:
 
 
 def _weekdays(field: Any) -> str:
-    """Return the weekdays by name: their numbers begin with Monday, those of a cron text with Sunday."""
+    """Return the weekdays by name: APScheduler's numbers begin with Monday, those of a cron text with Sunday."""
     found = _weekday_numbers(field.expressions)
     return "*" if len(found) == 7 else ",".join(_DAYS[day] for day in found)
 
@@ -185,15 +190,15 @@ def _weekdays(field: Any) -> str:
 def _weekday_numbers(expressions: Sequence[Any]) -> list[int]:
     """Return the days that expressions allow, from 0 for Monday."""
     found: set[int] = set()
-    for one in expressions:
-        first = getattr(one, "first", 0)
-        last = getattr(one, "last", 6)
-        found.update(range(first, (6 if last is None else last) + 1, one.step or 1))
+    for expression in expressions:
+        first = getattr(expression, "first", 0)
+        last = getattr(expression, "last", 6)
+        found.update(range(first, (6 if last is None else last) + 1, expression.step or 1))
     return sorted(found)
 
 
 def _ranges(field: Any) -> list[str]:
-    return [_range(one, field) for one in field.expressions]
+    return [_range(expression, field) for expression in field.expressions]
 
 
 def _range(one: Any, field: Any) -> str:

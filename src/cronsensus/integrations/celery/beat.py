@@ -1,14 +1,15 @@
-"""Celery's beat on every machine: each time of an entry is sent by one of them.
+"""Celery's beat on several machines: each time of an entry is sent by exactly one of them.
 
 ::
 
     tick ──▶ is_due ──▶ acquire (entry, nominal time) ──▶ won: apply_entry sends, and it is recorded as sent
                             │                               └── not sent: any beat tries again
                             ├──▶ lost: another beat has it; this one goes on to the next time
-                            └──▶ the store is away: not sent, asked again each second
+                            └──▶ the store is away: not sent, tried again each second
 
-Only methods of ``celery.beat.Scheduler`` are overridden, so its heap, its options and what subclasses add to it stay.
-What dies between winning and sending is taken over: the task's id is made of entry and time, and the same again.
+Only methods of ``celery.beat.Scheduler`` are overridden, so its heap, its options and the additions of subclasses stay.
+If a beat dies between winning and sending, another beat sends. The task's id is made of entry and time, so it is the
+same.
 """
 
 from __future__ import annotations
@@ -54,41 +55,41 @@ _CLOCK = SystemClock()
 AGAIN = 1.0
 """Seconds between two tries to reach the store."""
 LOOK = 60.0
-"""Seconds between two looks for what other beats left, where a tick is so often."""
+"""Seconds between two searches for what other beats left, if beat ticks that often."""
 BEAT_DRAIN = timedelta(seconds=1)
-"""How long the end of a beat waits for records on their way. A signal may cut off a send: another beat sends it."""
+"""How long a beat waits at its end for records on their way. If a signal cuts off a send, another beat sends."""
 MOST_TOGETHER = 200
-"""Most entries that are asked for in one step of the store."""
+"""Most entries that are acquired in a single step of the store."""
 PAGE = 500
 LONG_AGO = timedelta(days=366)
 NOT_SENT = False
-"""What ``apply_async`` returns of what this beat does not send."""
+"""What ``apply_async`` returns if this beat does not send."""
 SENT = "sent"
-"""The reason of what was sent, and its note: it waits for a worker, or its end is not known here."""
+"""The reason and note of a time that was sent: it waits for a worker, or its end is not known here."""
 GONE = "disabled"
-"""The reason of what was not sent, as its entry was deleted or disabled meanwhile."""
+"""The reason of a time that was not sent, because its entry was deleted or disabled meanwhile."""
 LOST_AFTER = timedelta(days=2)
-"""How long a message waits for a worker before it is called lost. It is not sent again: it may lie in a queue."""
+"""How long a message waits for a worker before it counts as lost. It is not sent again: it may be in a queue."""
 
 
 class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
-    """Mixed in before a scheduler of beat by ``wrap``."""
+    """The mixin that ``wrap`` puts before a scheduler class of beat."""
 
     _keeps_last_runs = True
     """Whether the scheduler itself remembers when an entry was sent last."""
 
     def __init__(self, app: Any, *args: Any, **kwargs: Any) -> None:
-        """Open nothing; ``lazy`` schedulers are made for a look alone."""
+        """Open nothing; ``lazy`` schedulers are made only to be inspected."""
         self._clock = clock_of(app)
         self._part = Part(app)
         self._tries_at = 0.0
         self._away = False
         self._answered: dict[str, Won | None] = {}
-        """By entry: what was won of the time that is due, or ``None``: another beat has it. Until it is applied."""
+        """By entry, until it is applied: the claim that was won on the due time; ``None``: another beat has it."""
         self._asked: dict[str, datetime] = {}
         """By entry: the latest nominal time that was decided, here or elsewhere."""
         self._entries: dict[str, Any] = {}
-        """By job: the entry as it was last asked for, for the thread that sends what others left."""
+        """By job: the entry as last acquired, for the thread that sends what others left."""
         self._looks_at = 0.0
         self._thread = threading.current_thread()
         super().__init__(app, *args, **kwargs)
@@ -96,7 +97,7 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
     # --- what beat calls ----------------------------------------------------------------------------------------------
 
     def setup_schedule(self) -> None:
-        """Read the schedule, and go on where the beats before have ended.
+        """Read the schedule, and go on where the previous beats ended.
 
         Raises:
             ConfigurationError: no store is named, or a schedule names no times.
@@ -106,7 +107,7 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
         self._find_outside()
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
-        """Send one entry that is due; return the seconds until the next tick."""
+        """Send a due entry; return the seconds until the next tick."""
         outside = self._find_outside()
         if outside is not None:
             self._look_for_leftovers(outside)
@@ -114,23 +115,23 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
         return min(wait, AGAIN) if outside is None or self._away else wait
 
     def populate_heap(self, *args: Any, **kwargs: Any) -> None:
-        """Put all entries in the order in which they are due."""
+        """Put all entries in order of their due times."""
         self._adopt_entries()
-        found = self.schedule
-        for name in [name for name in self._answered if name not in found]:
+        schedule = self.schedule
+        for name in [name for name in self._answered if name not in schedule]:
             self._release(name)
         super().populate_heap(*args, **kwargs)
 
     def is_due(self, entry: Any) -> Any:
-        """Return whether an entry is due, and ask for its time.
+        """Return whether an entry is due, and acquire its time.
 
-        Beat moves an entry on before it sends it; asked for before that, it stays due if the store cannot be asked.
+        Beat advances an entry before it sends it. Acquired before that, it stays due if the store is away.
         """
         due, following = super().is_due(entry)
         if not _is_guarded(entry):
             return schedstate(due, following)
         if due and self._thread is threading.current_thread():
-            # Beat connects to the broker before it sends, and waits for it: not with times won that others could send.
+            # Beat connects to the broker before it sends, and may wait for it: connect before winning times.
             _ = self.producer
         if not due:
             self._release(entry.name)
@@ -139,10 +140,10 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
         return schedstate(due, following)
 
     def apply_entry(self, entry: Any, producer: Any = None) -> None:
-        """Send what is due and was won; of what another beat has won say nothing."""
+        """Send a time that was won; log nothing about a time that another beat has won."""
         try:
             result = self.apply_async(entry, producer=producer, advance=False)
-        except Exception as error:  # noqa: BLE001 - as beat has it: logged, and the others go on
+        except Exception as error:  # noqa: BLE001 - as beat does: logged, and the others go on
             beat.error("Message Error: %s", error, exc_info=True)
         else:
             if result is not NOT_SENT:
@@ -166,12 +167,12 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
         return self._send(entry, won, producer=producer, advance=advance, **options)
 
     def should_sync(self) -> Any:
-        """Return whether it is time to write the schedule."""
-        # A shelve is not to be written by the thread that sends what others left.
+        """Return whether it is time to write the schedule to its file."""
+        # The thread that sends what others left must not write the shelve.
         return threading.current_thread() is self._thread and super().should_sync()
 
     def close(self) -> None:
-        """Write the schedule, and leave."""
+        """Write the schedule, release what was won, and leave the store."""
         try:
             super().close()
         finally:
@@ -182,7 +183,7 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
     # --- the store ----------------------------------------------------------------------------------------------------
 
     def _find_outside(self) -> Outside | None:
-        """Return what asks the store, opened at the first try that reaches it; ``None``: it is away."""
+        """Return the access to the store, opened at the first try that reaches it; ``None``: the store is away."""
         part, now = self._part, _CLOCK.monotonic()
         if not part.is_open and now < self._tries_at:
             return None
@@ -202,7 +203,7 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
         return outside
 
     def _catch_up(self, part: Part) -> None:
-        """Go on after the last time that any beat has decided, so that a restart loses none."""
+        """Go on after the last time that any beat has decided, so that a restart loses no time."""
         watermarks = _read_watermarks(part.store)
         guarded = {job_name(entry.name): entry for entry in self.schedule.values() if _is_guarded(entry)}
         self._entries.update(guarded)
@@ -215,29 +216,29 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
             if not self._keeps_last_runs or last < watermark:
                 entry.last_run_at = watermark.astimezone(last.tzinfo)
             self._asked[entry.name] = watermark
-        self._heap = None  # its times were of the last runs before
+        self._heap = None  # its times were made of the previous last runs
 
     def _list_due_with(self, entry: Any) -> list[Any]:
-        """Return an entry with the others of the heap that are due, to be asked for in one step."""
+        """Return an entry with the other due entries of the heap, to be acquired in a single step."""
         heap: list[Any] = getattr(self, "_heap", None) or []
         now = self._when(entry, 0)
-        found, places = [entry], [0]
-        while places and len(found) < MOST_TOGETHER:
+        due_entries, places = [entry], [0]
+        while places and len(due_entries) < MOST_TOGETHER:
             place = places.pop()
             if place >= len(heap) or heap[place].time > now:
                 continue
             other = heap[place].entry
             if other is not entry and _is_guarded(other) and other.name not in self._answered and other.is_due()[0]:
-                found.append(other)
+                due_entries.append(other)
             places += (2 * place + 1, 2 * place + 2)
-        return found
+        return due_entries
 
     def _acquire(self, entries: Sequence[Any], *, due: bool = True) -> bool:
-        """Ask for the latest time of entries, and note who has it; ``False``: of the first that is not known yet.
+        """Acquire the latest time of entries; ``False``: it is not known yet who has that of the first.
 
         Args:
-            entries: one or more.
-            due: only for times after the last run; else for the one that has just been, if nobody has sent it.
+            entries: at least one entry.
+            due: acquire only times after the last run; else the latest time, if nobody has sent it.
         """
         outside = self._find_outside()
         if outside is None:
@@ -273,7 +274,7 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
         return entry.schedule.latest_until(now, now - LONG_AGO) if latest is None and not due else latest
 
     def _release(self, name: str) -> None:
-        """Give back what was won of an entry that is not due any more: it was changed meanwhile."""
+        """Release the time of an entry that was won and is no longer due, because the entry was changed."""
         won = self._answered.pop(name, None)
         if won is not None:
             self._part.outside().release(won)
@@ -286,11 +287,11 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
     # --- sending ------------------------------------------------------------------------------------------------------
 
     def _send(self, entry: Any, won: Won, **options: Any) -> Any:
-        outside = self._part.outside()  # open, as something was won; whether the store answers now is its concern
+        outside = self._part.outside()  # open already, because a time was won
         try:
             result = super().apply_async(_with_id(entry, won), **options)
         except BaseException as error:
-            # Whichever beat looks first sends it; a broker that is away is no failure of the task.
+            # The first beat that finds it sends it. A broker that is away is no failure of the task.
             again = Again(timedelta(0), failed=False, reason=f"not sent: {error}")
             outside.settle(won, again, told=lambda _: outside.look_for_leftovers())
             raise
@@ -298,20 +299,20 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
         return result
 
     def _end_of_sending(self, entry: Any) -> Then:
-        """Return what becomes of a time that was sent: where its task is guarded, it goes on there."""
+        """Return the end of a time that was sent. If its task is guarded, the worker goes on with it."""
         task = self.app.tasks.get(entry.task)
         if task is None or not is_guarded(task) or "task_id" in (entry.options or {}):
             return Final(State.SUCCEEDED, SENT)
         return Again(LOST_AFTER, failed=False, reason=SENT, note=SENT)
 
     def _end_of_waiting(self, won: Won) -> Then:
-        """Return what becomes of a time whose task is not at work: its message is somewhere, also after a worker died.
+        """Return the end of a time whose task does not run: its message is somewhere, even if a worker died.
 
-        A retry is such a message, too, and a worker's crash leaves one with the broker; so only time tells.
+        It may be a retry, or a worker's crash may have left it with the broker. So only time shows that it is lost.
         """
-        left = LOST_AFTER - (self._clock.now() - won.time)
-        if left > timedelta(0):
-            return Again(left, failed=False, reason=SENT, note=SENT)
+        remaining = LOST_AFTER - (self._clock.now() - won.time)
+        if remaining > timedelta(0):
+            return Again(remaining, failed=False, reason=SENT, note=SENT)
         return Final(State.FAILED, f"lost: its task has not ended in {LOST_AFTER.days} days")
 
     def _look_for_leftovers(self, outside: Outside) -> None:
@@ -321,7 +322,7 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
             outside.look_for_leftovers()
 
     def _send_leftover(self, won: Won) -> None:
-        """Send what a beat won and did not send, or did not say that it did: under the same id."""
+        """Send a time that a beat won and did not send, or did not record as sent: under the same id."""
         entry, outside = self._entries.get(won.claim.job), self._part.outside()
         if entry is None or won.claim.scheduled_for is None:
             _log.info("%s was left by another beat, and is no entry of this one", won)
@@ -333,7 +334,7 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
             return
         try:
             self._send(entry, won, producer=None, advance=False)
-        except Exception as error:  # noqa: BLE001 - it was an error at first, and is tried again each second
+        except Exception as error:  # noqa: BLE001 - logged as an error at first; it is tried again each second
             _log.debug("%s could not be sent yet: %s", won, error)
         else:
             _log.warning("%s was not sent by the beat that had won it: it is sent now", won)
@@ -341,20 +342,20 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
     # --- entries ------------------------------------------------------------------------------------------------------
 
     def _adopt_entries(self) -> None:
-        """Give each entry its shared form: a shelve gives them back as beat's own.
+        """Convert each entry to the shared class: a shelve returns them as beat's own.
 
         Raises:
             ConfigurationError: a schedule names no times.
         """
-        found = self.schedule
-        for name, entry in list(found.items()):
+        schedule = self.schedule
+        for name, entry in list(schedule.items()):
             if not isinstance(entry, self.Entry):
                 adopted = object.__new__(self.Entry)
                 adopted.__dict__.update({**entry.__dict__, "app": self.app})
                 adopted.schedule = entry.schedule
-                found[name] = adopted
+                schedule[name] = adopted
         unnamed = [
-            name for name, entry in list(found.items())
+            name for name, entry in list(schedule.items())
             if not is_taken_out(entry) and not isinstance(entry.schedule, SharedTimes)
         ]  # fmt: skip
         if unnamed:
@@ -366,15 +367,15 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
 
 
 def _read_watermarks(store: Store) -> dict[str, datetime]:
-    """Return the latest time that was decided of each entry, by the name of its job."""
-    found: dict[str, datetime] = {}
+    """Return the latest decided time of each entry, by the name of its job."""
+    watermarks: dict[str, datetime] = {}
     after = BEAT
     while page := store.jobs(after=after, limit=PAGE):
-        found.update((view.spec.name, view.watermark) for view in page if view.spec.name.startswith(BEAT))
+        watermarks.update((view.spec.name, view.watermark) for view in page if view.spec.name.startswith(BEAT))
         after = page[-1].spec.name
         if len(page) < PAGE or not after.startswith(BEAT):
             break
-    return found
+    return watermarks
 
 
 def _is_guarded(entry: Any) -> bool:
@@ -393,8 +394,8 @@ def _overdue_of(entry: Any) -> timedelta | None:
 def _with_id(entry: Any, won: Won) -> Any:
     options = options_of_celery(entry)
     options.setdefault("task_id", task_id(entry.name, won.time))
-    told = {JOB_HEADER: won.claim.job, TIME_HEADER: format_instant(won.time), TOKEN_HEADER: won.claim.token}
+    headers = {JOB_HEADER: won.claim.job, TIME_HEADER: format_instant(won.time), TOKEN_HEADER: won.claim.token}
     if (overdue := _overdue_of(entry)) is not None:
-        told[OVERDUE_HEADER] = overdue.total_seconds()
-    options["headers"] = {**(options.get("headers") or {}), **told}
+        headers[OVERDUE_HEADER] = overdue.total_seconds()
+    options["headers"] = {**(options.get("headers") or {}), **headers}
     return with_options(entry, options)

@@ -1,4 +1,4 @@
-"""``configure``: one call that makes an app of Celery safe on every machine."""
+"""``configure``: a single call that makes an app of Celery safe on every machine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SCHEDULERS = {
     "redbeat.schedulers:RedBeatScheduler": "cronsensus.integrations.celery:RedBeatScheduler",
     "redbeat.schedulers.RedBeatScheduler": "cronsensus.integrations.celery:RedBeatScheduler",
 }
-"""Schedulers of beat that an app may name, and what stands in for each."""
+"""Schedulers of beat that an app may name, and the replacement of each."""
 
 
 def configure(
@@ -56,12 +56,11 @@ def configure(
 
     ``worker``: ``task_acks_late`` and ``task_reject_on_worker_lost`` are set, so that no task is lost with its worker,
     and each task is acquired under its id before it runs. A message that comes again while it runs comes once more
-    later; after it has succeeded, the recorded result is returned. What a dead worker had fetched from Redis is given
-    back at once. ``@app.task(once=False)`` takes a task out.
+    later; after it has succeeded, the recorded result is returned. Messages that a dead worker had fetched from Redis
+    are restored at once. ``@app.task(once=False)`` takes a task out.
 
-    Not prevented: what a task does by itself after its worker was frozen for longer than the lease, such as
-    ``other.delay()`` in its body, is done again by the one that has taken it over. Celery's result backend takes the
-    result of either.
+    Not prevented: if a worker was frozen for longer than the lease, its task goes on, and the worker that has taken it
+    over does the same again, such as ``other.delay()`` in its body. Celery's result backend takes the result of either.
 
     Args:
         app: the app.
@@ -69,7 +68,7 @@ def configure(
             SQLite does for one machine.
         namespace: of the jobs in the store; two apps on one store need two.
         lease: how long a process without a sign of life keeps what it holds.
-        keep: how long it is known that a task has run, so that a copy of its message is told to be one.
+        keep: how long a finished task is remembered, so that a copy of its message is recognized.
         beat: guard beat.
         worker: guard the tasks.
         observe: change nothing in what beat sends and workers run, and count what each beat sends, for ``cronsensus
@@ -96,7 +95,7 @@ def configure(
 
 
 def _when_configured(app: Celery, change: Callable[[Celery], None]) -> None:
-    """Change an app once it is configured: to read a setting loads all, before the program has its handlers."""
+    """Change an app once it is configured: reading a setting loads all, before the program has its handlers."""
     app.on_after_configure.connect(lambda sender, **_: change(sender), weak=False)
     if app.configured:
         change(app)
@@ -125,7 +124,7 @@ def _guard_worker(app: Celery) -> None:
 @beat_init.connect(weak=False)  # type: ignore[untyped-decorator]
 @beat_embedded_init.connect(weak=False)  # type: ignore[untyped-decorator]
 def _check_beat(sender: Any = None, **_: Any) -> None:
-    """Observe the beat of a configured app, or say where it runs unguarded: by an option that names another one."""
+    """Observe the beat of a configured app, or warn if an option names another, unguarded beat."""
     if sender is None or "_cronsensus" not in sender.app.__dict__ or isinstance(sender.scheduler, BeatScheduler):
         return
     if observes(sender.app):
@@ -144,7 +143,7 @@ def _check_beat(sender: Any = None, **_: Any) -> None:
 
 @signals.celeryd_init.connect(weak=False)  # type: ignore[untyped-decorator]
 def _check_worker(options: Any = None, **_: Any) -> None:
-    """Say so where a worker was given ``-S`` for its beat: for a worker it names the file of its state."""
+    """Warn if a worker was given ``-S`` for its beat: for a worker it names the file of its state."""
     state = str((options or {}).get("statedb") or "")
     if ":" in state and ("Scheduler" in state or state.startswith("cronsensus.")):
         _log.warning(

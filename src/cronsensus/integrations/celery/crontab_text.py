@@ -1,8 +1,8 @@
-"""Celery's ``crontab(…)`` as text of ours, with the same times. Pure; imports no Celery.
+"""Celery's ``crontab(…)`` as a cron text with the same times. Pure; does not import Celery.
 
-In Celery a day must match both of its fields; in a cron text either, unless one of them starts with ``*``. So where
-both restrict the days, a text is looked for that means both: ``MON#1`` for the Mondays among the days 1-7, or the same
-days as a field that starts with a star.
+In Celery a day must match both of its fields; in a cron text either, unless one of them starts with ``*``. So if both
+restrict the days, it searches a text that means both: ``MON#1`` for the Mondays among the days 1-7, or the same days as
+a field that starts with a star.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cronsensus.triggers import cron
 from cronsensus.triggers.field_orders import DAYS, MONTHS
 
 Field = int | str | Iterable[int]
-"""As ``crontab`` takes it: a number, a text, or the values."""
+"""An argument of ``crontab``: a number, a text, or the values."""
 
 _TERM = re.compile(r"(?:(?P<all>\*)|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>\d+))?")
 _WEEKS = {number: frozenset(range(7 * number - 6, min(7 * number, 31) + 1)) for number in range(1, 6)}
@@ -28,7 +28,7 @@ _FEW = 4
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A field: what Celery calls it, its values, and names for them."""
+    """A field: its name in Celery, its values, and their names."""
 
     name: str
     low: int
@@ -36,10 +36,10 @@ class _Kind:
     names: Sequence[str] = ()
 
     def number(self, word: str) -> int:
-        """Return the value that a number or a name means.
+        """Return the value of a number or a name.
 
         Raises:
-            NoEquivalent: it is none of this field.
+            NoEquivalent: it is no value of this field.
         """
         short = word[:3].upper()
         value = int(word) if word.isdecimal() else self.low + self.names.index(short) if short in self.names else -1
@@ -105,21 +105,21 @@ def _values(kind: _Kind, given: Field) -> frozenset[int]:
 
 def _values_of_term(kind: _Kind, term: str) -> set[int]:
     """Return the values of one part of a list. A range may go over the end: 22-2 is 22, 23, 0, 1, 2."""
-    found = _TERM.fullmatch(term)
-    step = int(found["step"] or 1) if found is not None else 0
-    if found is None or step == 0 or (found["step"] and found["first"] and not found["last"]):
+    match = _TERM.fullmatch(term)
+    step = int(match["step"] or 1) if match is not None else 0
+    if match is None or step == 0 or (match["step"] and match["first"] and not match["last"]):
         raise NoEquivalent(f"{kind.name}: {term!r} cannot be read")
-    if found["all"]:
+    if match["all"]:
         return set(range(kind.low, kind.high + 1, step))
-    first = kind.number(found["first"])
-    last = kind.number(found["last"] or found["first"])
+    first = kind.number(match["first"])
+    last = kind.number(match["last"] or match["first"])
     if first <= last:
         return set(range(first, last + 1, step))
     return set([*range(first, kind.high + 1), *range(kind.low, last + 1)][::step])
 
 
 def _written(kind: _Kind, values: frozenset[int], given: Field) -> str:
-    """Return values as a field, which starts with a star where the given one does: that means a frequency."""
+    """Return values as a field. It starts with a star if the given field does, which means a frequency."""
     if len(values) == kind.high - kind.low + 1:
         return "*"
     stepped = re.match(r"\*/(\d+)", given) if isinstance(given, str) else None

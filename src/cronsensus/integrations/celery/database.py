@@ -1,4 +1,4 @@
-"""django-celery-beat's rows, written by the beat that sends: the admin goes on, and no beat writes over its edits.
+"""django-celery-beat's rows: only the beat that sends writes them, and no beat overwrites edits of the admin.
 
 ::
 
@@ -6,8 +6,8 @@
                                           ├──▶ one_off: disabled by one UPDATE, then sent; refused: another beat did
                                           └──▶ sent, and then one UPDATE: last_run_at, total_run_count + 1
 
-In django-celery-beat each beat saves whole rows now and then, as it has read them: over an admin's edit, with counts of
-its own. Here ``last_run_at`` is the nominal time, as machines' clocks differ.
+In django-celery-beat each beat saves whole rows now and then as it has read them: over an admin's edit, with its own
+counts. Here ``last_run_at`` is the nominal time, because machines' clocks differ.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _log = Logger("cronsensus.celery")
 _CLOCK = SystemClock()
 
 ASK_EVERY = 1.0
-"""Seconds between two looks for the mark of an edit; beat itself asks for it on each tick, 100 times a second."""
+"""Seconds between two reads of the mark of an edit; beat itself reads it on each tick, 100 times a second."""
 _PRIORITY = 5
 _KINDS = ("interval", "crontab", "solar", "clocked")
 _TELL_WHEN = (
     "pk", "name", "task", "enabled", "one_off", "start_time", "expires",
     "last_run_at", "total_run_count", "date_changed", *(f"{kind}_id" for kind in _KINDS),
 )  # fmt: skip
-"""The columns that tell when a row is due."""
+"""The columns that determine when a row is due."""
 _CHOOSE_ROWS = ("all_as_schedule", "enabled_models", "enabled_models_qs")
 _MAY_END = ("one_off", "expires", "args", "kwargs")
 """The columns for which a row is disabled."""
@@ -51,12 +51,12 @@ _JUST_BEFORE = timedelta(microseconds=1)
 
 
 class Row:
-    """Of a row what tells when it is due: a model of Django takes four times as long to make, and as much memory."""
+    """The columns of a row that determine when it is due: a Django model takes four times the time and memory."""
 
     __slots__ = ("table", *_TELL_WHEN)
 
     def __init__(self, table: Any, *values: Any) -> None:
-        """Keep ``values``, which are of the columns."""
+        """Keep ``values``, those of the columns."""
         self.table = table
         (
             self.pk, self.name, self.task, self.enabled, self.one_off, self.start_time, self.expires, self.last_run_at,
@@ -64,12 +64,12 @@ class Row:
         ) = values  # fmt: skip
 
     def find_schedule(self, shared: Mapping[tuple[str, Any], Any]) -> Any:
-        """Return the row's schedule, of all by kind and id."""
+        """Return the row's schedule, from all schedules by kind and id."""
         ids = (self.interval_id, self.crontab_id, self.solar_id, self.clocked_id)
         return next((shared[kind, key] for kind, key in zip(_KINDS, ids, strict=True) if (kind, key) in shared), None)
 
     def due_start_time(self, zone: Any) -> datetime:  # noqa: ARG002 - the models'
-        """Return when to look again at a row that starts later."""
+        """Return when to check a row again that starts later."""
         start: datetime = self.start_time
         return start
 
@@ -85,7 +85,7 @@ class RowEntry:
     default_now: Any
 
     def __init__(self, model: Any, app: Any = None, schedule: Any = None) -> None:
-        """Read a row; with its ``schedule``, only what tells when it is due: it is read whole when it is sent."""
+        """Read a row; with its ``schedule``, only when it is due: the whole row is read when it is sent."""
         if schedule is None:
             super().__init__(model, app=app)  # type: ignore[call-arg] # ModelEntry's
         else:
@@ -98,26 +98,26 @@ class RowEntry:
     def _set_base(self, model: Any) -> None:
         """Set the time after which the row's times are sent."""
         if model.clocked_id is not None and self.schedule is not None:
-            # Due once, however late its row was written: also "now", which was before that.
+            # Due once, however late its row was written: even at a "now" that was before that.
             self.last_run_at = min(_aware(self.last_run_at), self.schedule.clocked_time - _JUST_BEFORE)
         elif model.start_time is not None and model.last_run_at is None:
-            # As there: an interval begins at the start, so with its time before; a crontab with its first time after.
+            # As in django-celery-beat: an interval begins at the start, a crontab with its first time after it.
             start = _aware(model.start_time) - _JUST_BEFORE
             self.last_run_at = start if model.crontab_id is not None else _aware(self._default_now()) - LONG_AGO
 
     def _default_now(self) -> datetime:
-        """Return the store's time, as the row has its times."""
+        """Return the store's time in the form of the row's times."""
         return _as_stored(self.default_now())
 
     def is_due(self) -> Any:
-        """Return whether the row is due; one that is over is disabled."""
+        """Return whether the row is due; a row that is over is disabled."""
         model = self.model
         if model.enabled and model.one_off and model.total_run_count > 0:
-            self._disable(model)  # sent by a beat without this
+            self._disable(model)  # sent by a beat without this guard
         return super().is_due()  # type: ignore[misc]
 
     def _disable(self, model: Any) -> None:
-        """Disable a row that can be sent no more, unless it was edited since it was read."""
+        """Disable a row that will never be sent again, unless it was edited since it was read."""
         model.enabled = False
         read = {name: getattr(model, name) for name in _MAY_END if hasattr(model, name)}
         reset = {"total_run_count": 0} if model.one_off else {}
@@ -125,12 +125,12 @@ class RowEntry:
         rows.update(enabled=False, last_run_at=None, **reset)
 
     def __next__(self) -> RowEntry:
-        """Return the entry after a time that this beat, or another one, sends. The count is the winner's to write."""
+        """Return the entry after a time that this or another beat sends. Only the winner writes the count."""
         self.model.last_run_at = self._default_now()
         return type(self)(self.model, app=self.app, schedule=self.schedule)
 
     def is_due_by_its_schedule_alone(self, now: datetime) -> bool:
-        """Return whether nothing else of the row says now when it is due."""
+        """Return whether only the schedule determines now when the row is due."""
         row = self.model
         starts = row.start_time is None or _aware(row.start_time) <= now
         ends = row.expires is not None and _aware(row.expires) <= now
@@ -141,7 +141,7 @@ class RowEntry:
 
 
 class RowScheduler:
-    """A scheduler that writes to a row only what it sent; mixed in before ``DatabaseScheduler``."""
+    """A scheduler that writes only the rows that it sent; mixed in before ``DatabaseScheduler``."""
 
     app: Any
     Entry: Any
@@ -154,7 +154,7 @@ class RowScheduler:
     _is_due_failed: Any
     _heap_invalidated: bool
     _chooses_rows = False
-    """Whether a subclass has a way of its own to choose rows."""
+    """Whether a subclass has its own way to choose rows."""
     _asks_at = 0.0
 
     def reserve(self, entry: Any) -> Any:
@@ -162,11 +162,11 @@ class RowScheduler:
         return next(entry)
 
     def all_as_schedule(self) -> dict[str, Any]:
-        """Read of all enabled rows what tells when they are due, and each schedule once: many rows share it."""
+        """Read when each enabled row is due, and each schedule once: many rows share it."""
         if self._chooses_rows:
             whole: dict[str, Any] = super().all_as_schedule()  # type: ignore[misc]
             return whole
-        # The rows first: what they name is there then.
+        # The rows first: then the schedules that they name exist.
         rows = [
             Row(self.Model, *it) for it in self.Model._default_manager.filter(enabled=True).values_list(*_TELL_WHEN)
         ]
@@ -191,7 +191,7 @@ class RowScheduler:
                 yield row.pk, shared
 
     def populate_heap(self, *args: Any, **kwargs: Any) -> None:  # noqa: ARG002 - beat's
-        """Put all entries in the order in which they are due; each schedule is asked once for all of its rows."""
+        """Put all entries in order of their due times; each schedule is evaluated once for all of its rows."""
         now = self._clock.now()
         times: dict[int, tuple[datetime, float]] = {}
         heap = []
@@ -204,7 +204,7 @@ class RowScheduler:
             else:
                 at = self._next_tick_of(entry)
             heap.append(beat.event_t(at, _PRIORITY, entry))
-        heap.sort(key=itemgetter(0))  # a heap, too; of two times that are equal heapify compares the entries
+        heap.sort(key=itemgetter(0))  # a sorted list is a heap; heapify would compare entries of equal times
         self._heap = heap
 
     def _times_around(self, schedule: SharedTimes, now: datetime) -> tuple[datetime, float]:
@@ -216,13 +216,13 @@ class RowScheduler:
     def _next_tick_of(self, entry: Any) -> float:
         try:
             due, wait = entry.is_due()
-        except Exception:  # noqa: BLE001 - as beat has it: logged, and the others go on
+        except Exception:  # noqa: BLE001 - as beat does: logged, and the others go on
             due, wait = self._is_due_failed(entry)
         at: float = self._when(entry, 0 if due else wait)
         return at
 
     def schedule_changed(self) -> bool:
-        """Return whether rows were edited, by the mark that each edit leaves; asked for once a second."""
+        """Return whether rows were edited, by the mark that each edit leaves; read once a second."""
         now = _CLOCK.monotonic()
         if now < self._asks_at:
             return False
@@ -231,12 +231,12 @@ class RowScheduler:
         return changed
 
     def schedules_equal(self, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> bool:
-        """Return whether the heap is still of this schedule: entries are not compared, a read of the rows says so."""
+        """Return whether the heap is still of this schedule: whether the rows were not read anew meanwhile."""
         read_anew, self._heap_invalidated = self._heap_invalidated, False
         return old is not None and new is not None and len(old) == len(new) and not read_anew
 
     def apply_async(self, entry: Any, producer: Any = None, advance: bool = True, **options: Any) -> Any:  # noqa: FBT001, FBT002
-        """Send a time that was won, as its row is now; ``NOT_SENT``: the row is gone, disabled, or was over before."""
+        """Send a time that was won, by its present row; ``NOT_SENT``: the row is gone, disabled, or was over before."""
         if advance:
             self.reserve(entry)
         close_old_connections()
@@ -255,11 +255,11 @@ class RowScheduler:
         return result
 
     def _read_to_send(self, model: Any, time: datetime) -> Any:
-        """Return the row as it is now, if this time of it is to be sent; of ``one_off`` it is disabled by that."""
+        """Return the row as it is now, if this time is to be sent; a ``one_off`` row is disabled by this."""
         found = self.Model._default_manager.filter(pk=model.pk)
         row = found.select_related(*_KINDS).first()
         if row is not None and row.one_off:
-            # Before it is sent: of two beats that won two times of it, the first to do this sends.
+            # Before it is sent: if two beats won two times of the row, the first to do this sends.
             ended = found.filter(enabled=True, one_off=True).update(enabled=False, last_run_at=time, total_run_count=0)
             model.enabled = False
             # Disabled for this very time: by a beat that died before it sent.
@@ -275,7 +275,7 @@ class RowScheduler:
         try:
             enabled = self.Model._default_manager.filter(pk=row.pk, enabled=True)  # else the admin has reset it
             enabled.update(last_run_at=later, total_run_count=F("total_run_count") + 1)
-        except Error as error:  # it is sent, and the ledger knows it
+        except Error as error:  # it is sent, and in the ledger
             _log.warning("%s was sent, but last_run_at and total_run_count could not be written: %s", row.name, error)
 
 

@@ -16,7 +16,7 @@ _log = Logger("cronsensus.celery")
 
 _CLOCK = SystemClock()
 PAGE = 1000
-"""Messages that are looked at together."""
+"""Messages that are read at a time."""
 
 
 def publish_copy(task: Any, args: Any, kwargs: Any, *, countdown: float, headers: dict[str, Any]) -> None:
@@ -30,18 +30,19 @@ def publish_copy(task: Any, args: Any, kwargs: Any, *, countdown: float, headers
 
 
 def restore_unacked(app: Any, find_running: Callable[[], Collection[str]]) -> int | None:
-    """Give back what workers had fetched from Redis and nobody runs; return how many messages.
+    """Restore messages that workers had fetched from Redis and that nobody runs; return how many.
 
-    Redis itself gives them back after the visibility timeout, an hour. Only messages of guarded tasks of this app, and
-    none that waits for its time (``countdown``, ``eta``): who has fetched a message Redis does not say. One that a
-    living worker has fetched and not begun is among them. It is then there twice, and its task runs once, by the guard.
+    Redis itself restores them after the visibility timeout, an hour. Redis does not know who has fetched a message, so
+    only messages of guarded tasks of this app are restored, and none that waits for its time (``countdown``, ``eta``).
+    A message that a live worker has fetched and not begun may be among them: then it is there twice, and the guard
+    lets its task run once.
 
     Args:
         app: the app.
-        find_running: gives the ids of the tasks that run somewhere.
+        find_running: returns the ids of the tasks that run anywhere.
 
     Returns:
-        ``None``: the broker is another one, which does this itself.
+        ``None``: the broker is not Redis, and does this itself.
     """
     guarded = {name for name, task in app.tasks.items() if is_guarded(task)}
     with app.connection_for_write() as connection:
@@ -64,10 +65,10 @@ def restore_unacked(app: Any, find_running: Callable[[], Collection[str]]) -> in
 
 
 def _waits(headers: dict[str, Any]) -> bool:
-    """Whether a message is not to be begun yet."""
+    """Whether a message must not start yet."""
     try:
         return parse_instant(str(headers["eta"])) > _CLOCK.now()
-    except (KeyError, InvalidOption):  # it has none, or one without a zone
+    except (KeyError, InvalidOption):  # it has no time, or a time without a zone
         return False
 
 
@@ -78,12 +79,12 @@ def _read_fetched(channel: Any, client: Any, tags: Sequence[Any]) -> list[tuple[
         for tag in tags:
             pipe.hget(channel.unacked_key, tag)
         fetched = pipe.execute()
-    found = []
+    headers_by_tag = []
     for tag, raw in zip(tags, fetched, strict=True):
         try:
             headers = json.loads(raw)[0].get("headers") or {}
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             _log.debug("a message that is gone, or of another form, is left alone: %s", error)
             continue
-        found.append((tag.decode() if isinstance(tag, bytes) else str(tag), headers))
-    return found
+        headers_by_tag.append((tag.decode() if isinstance(tag, bytes) else str(tag), headers))
+    return headers_by_tag

@@ -1,6 +1,6 @@
-"""The entries of Celery's beat, written as jobs of cronsensus, and what has no equivalent.
+"""Write the entries of Celery's beat as jobs of cronsensus, and list what has no equivalent.
 
-What is printed is tried first: each trigger is made, and arguments are compared with what their text says.
+The program is tried before it is printed: each trigger is made, and arguments are compared with their text.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TAKEN = {"Run", "Scheduler", "at", "cron", "every", "run", "scheduler"}
 _CANVAS = {"celery.chain", "celery.chord", "celery.group", "celery.chunks", "celery.map", "celery.starmap"}
 _CLEANUP = "celery.backend_cleanup"
 _OWN = {"once", "task_id"}
-"""Options of an entry by which a message is told to be the same; here that is its run."""
+"""Options of an entry that identify a message; here its run does that."""
 _IN_DATABASES = ("django_celery_beat", "redbeat", "cronsensus.integrations.celery:DatabaseScheduler",
                  "cronsensus.integrations.celery:RedBeatScheduler")  # fmt: skip
 
@@ -48,7 +48,7 @@ def migrate(app: Any, name: str, *, keep_celery: bool = False) -> Migration:
         keep_celery: whether jobs send the tasks, for Celery's workers; else they call the tasks' functions.
 
     Raises:
-        ConfigurationError: it is no app, or what it names cannot be loaded: a module of tasks, the result backend.
+        ConfigurationError: it is no app, or its module of tasks or its result backend cannot be loaded.
     """
     if not isinstance(app, Celery):
         raise ConfigurationError(
@@ -95,7 +95,7 @@ class _Writing:
     keep_celery: bool = False
     blocks: list[str] = field(default_factory=list)
     modules: dict[str, str] = field(default_factory=dict)
-    """By module that is imported: what it is called."""
+    """The names of imported modules, by module."""
     makers: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
     functions: set[str] = field(default_factory=lambda: set(_TAKEN))
@@ -111,7 +111,7 @@ class _Writing:
             self.names.add(key)
 
     def add(self, key: str, entry: Any) -> None:
-        """Write one entry, or say why not."""
+        """Write an entry, or the reason why not."""
         remarks: list[Remark] = []
         try:
             block = self._block(key, entry, lambda text: remarks.append(Remark(key, text)))
@@ -200,7 +200,7 @@ class _Writing:
                 arguments.append(f"{option}={write_literal(value, option)}")
             except NoEquivalent:
                 remark(f"{option}={value!r} is left out: write it as text or numbers")
-        # As beat does it: by the task where it is known, with the options of its decorator; else by its name.
+        # As beat does: by the task if it is known, with the options of its decorator; else by its name.
         called = None if task is None else self._reference(task)
         if called is not None:
             return Call(f"{called}.apply_async", arguments)

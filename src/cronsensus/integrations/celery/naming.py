@@ -1,11 +1,11 @@
-"""What a time of beat's and a task are called in the store.
+"""The names of beat's times and of tasks in the store.
 
 ::
 
     a time of an entry   job beat:ENTRY, at its nominal time   sent as the task with the id that is made of both
     any other task       job celery:TASK, under the task's id
 
-A task that beat has sent is the same run from its time to the task's end: its message says which, and its id proves it.
+A task that beat has sent is the same run from its time to the task's end: its message names the run, its id proves it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ REPLACED = "replaced "
 LONGEST_ID = 350
 """An id that is longer is hashed: a key has at most 400 characters."""
 OPTIONS = ("once", "overdue")
-"""Our own among the options of an entry."""
+"""The options of an entry that are for this integration."""
 KEEP = timedelta(days=7)
-"""How long it is known what became of a time."""
+"""How long the verdict of a time is kept."""
 _POLICIES = Policies(overlap="allow", keep=KEEP)
 
 
@@ -44,12 +44,12 @@ def job_name(entry: str) -> str:
 
 
 def task_id(entry: str, nominal: datetime) -> str:
-    """Return the id of the task that a time of an entry is sent as: sent twice, it is told to be the same."""
+    """Return the id of the task for a time of an entry: if it is sent twice, it has the same id."""
     return _id_of(job_name(entry), nominal)
 
 
 def entry_spec(job: str, overdue: timedelta | None) -> JobSpec:
-    """Return the definition of an entry's job; beat and worker give the same, or they would take turns to change it."""
+    """Return the definition of an entry's job, the same in beat and worker: they must not redefine it in turns."""
     return JobSpec(name=job, function=job, policies=_POLICIES, source="runtime", overdue=overdue)
 
 
@@ -66,16 +66,16 @@ def name_run(task: str, request: Any, headers: Mapping[str, Any] | None, keep: t
         task: its name.
         request: with the ``id``, and ``replaced_task_nesting``: a task that has replaced itself is another run.
         headers: of the message.
-        keep: how long it is known that a task has run.
+        keep: how long a finished task is remembered.
     """
     nesting = int(getattr(request, "replaced_task_nesting", 0) or 0)
-    job, told = (headers or {}).get(JOB_HEADER), (headers or {}).get(TIME_HEADER)
-    if isinstance(job, str) and isinstance(told, str) and job.startswith(BEAT) and not nesting:
+    job, headers_of_beat = (headers or {}).get(JOB_HEADER), (headers or {}).get(TIME_HEADER)
+    if isinstance(job, str) and isinstance(headers_of_beat, str) and job.startswith(BEAT) and not nesting:
         try:
-            nominal = parse_instant(told)
+            nominal = parse_instant(headers_of_beat)
         except InvalidOption:
             nominal = None
-        # Somebody may have passed the headers on to a task of another id, which is another run.
+        # A program may have passed the headers on to a task of another id, which is another run.
         if nominal is not None and request.id == _id_of(job, nominal):
             seconds = (headers or {}).get(OVERDUE_HEADER)
             overdue = timedelta(seconds=seconds) if isinstance(seconds, int | float) else None
@@ -84,11 +84,15 @@ def name_run(task: str, request: Any, headers: Mapping[str, Any] | None, keep: t
     return spec, AskNamed(spec.name, key=_key_of(str(request.id), nesting))
 
 
-def celery_id(one: Occurrence) -> str:
-    """Return the id of the task that a run is of."""
-    if one.scheduled_for is not None:
-        return _id_of(one.job, one.scheduled_for)
-    return one.key.removeprefix(REPLACED).partition(" ")[2] if one.key.startswith(REPLACED) else one.key
+def celery_id(occurrence: Occurrence) -> str:
+    """Return the id of a run's task."""
+    if occurrence.scheduled_for is not None:
+        return _id_of(occurrence.job, occurrence.scheduled_for)
+    return (
+        occurrence.key.removeprefix(REPLACED).partition(" ")[2]
+        if occurrence.key.startswith(REPLACED)
+        else occurrence.key
+    )
 
 
 def _key_of(task_id: str, nesting: int) -> str:

@@ -1,9 +1,9 @@
-"""At which times a schedule of Celery is due: instants that all beats compute alike.
+"""The times at which a schedule of Celery is due: instants that all beats compute alike.
 
-Celery counts an interval from the last run, so each beat has times of its own. Here it is due at the multiples of the
-interval since 1970. A ``crontab`` is due where its five sets match the wall clock, with the rule of ``cron`` where
-clocks change: Celery itself loses times in a repeated hour, and a beat started in it is due without end. Any other
-schedule names its next time by ``remaining_estimate``.
+Celery counts an interval from the last run, so each beat has its own times. Here it is due at the multiples of the
+interval since 1970. A ``crontab`` is due when its five sets match the wall clock, with the rule of ``cron`` for clock
+changes: Celery itself loses times in a repeated hour, and a beat started in it is due without end. Any other schedule
+names its next time by ``remaining_estimate``.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from cronsensus.triggers.wall import WallClock
 _MICROSECOND = timedelta(microseconds=1)
 _NEVER = timedelta(days=366)
 _MOST_ESTIMATES = 10_000
-"""Times that a schedule is asked for to catch up, before the latest is looked for from today on."""
+"""Times that are computed to catch up. If there are more, the latest is searched from today on."""
 
 
 class SharedTimes:
-    """Mixed into the class of a schedule: it goes by the store's clock, and names its times.
+    """Mixed into the class of a schedule, which then goes by the store's clock and names its times.
 
     Attributes:
         store_now: the store's clock.
@@ -96,7 +96,7 @@ class Crontab(SharedTimes):
 
 
 class Estimated(SharedTimes):
-    """Any other schedule: its next time is what it estimates when the last one has just been; mixed in before it."""
+    """Any other schedule: its next time is its estimate right after the last time; mixed in before it."""
 
     def next_after(self, instant: datetime) -> datetime | None:
         """Return the first time after ``instant``, as the schedule estimates it."""
@@ -113,7 +113,7 @@ class Estimated(SharedTimes):
 
     def _estimate_from(self, instant: datetime) -> datetime:
         local = instant.astimezone(self.tz)  # type: ignore[attr-defined]
-        pinned: Any = object.__new__(type(self))  # not copy(), by which a schedule is what it was
+        pinned: Any = object.__new__(type(self))  # not copy(), which would return the original schedule
         pinned.__dict__.update(self.__dict__, now=lambda: local)
         # Added in UTC: over a clock change a local time would be an hour off.
         estimate: datetime = instant.astimezone(UTC) + pinned.remaining_estimate(local)
@@ -129,7 +129,7 @@ class Estimated(SharedTimes):
         return found
 
     def is_due(self, last_run_at: datetime) -> Any:
-        """Return what the schedule says, where it has a name for that time."""
+        """Return the schedule's own answer, if the time has a name."""
         due, following = super().is_due(last_run_at)  # type: ignore[misc]
         if due and self.latest_until(_utc(self, self.now()), _utc(self, last_run_at)) is None:
             return schedstate(is_due=False, next=1.0)  # it is due by a rounding of its estimate
@@ -137,7 +137,7 @@ class Estimated(SharedTimes):
 
 
 def shared_form(found: BaseSchedule, app: Any, store_now: Callable[[], datetime]) -> Any:
-    """Return a schedule in the form whose times all beats share; ``None``: it names no times.
+    """Return a schedule in the form with times that all beats share; ``None``: it names no times.
 
     It keeps its class as a base, its attributes and its equality.
     """
@@ -162,7 +162,7 @@ def _form_of(found: Any) -> Any:
     if kind.remaining_estimate is BaseSchedule.remaining_estimate:
         return None
     if isinstance(found, schedule) and kind.is_due is not schedule.is_due:
-        # It says itself when it is due, and its estimate is of something else.
+        # It decides itself when it is due, and its estimate is of something else.
         return _mixed(Estimated, kind) if kind.remaining_estimate is not schedule.remaining_estimate else None
     return _mixed(Estimated, kind)
 
@@ -173,7 +173,7 @@ def _is_plain(kind: Any) -> bool:
 
 @lru_cache(maxsize=64)
 def _mixed(form: Any, kind: Any) -> Any:
-    # Pickled as what it was: a shelve, or a copy, is not to know of the beat that it was in.
+    # Pickled as the original: a shelve, or a copy, must not know of the beat that it was in.
     body = {"__reduce_ex__": lambda self, version: _plain(self, kind).__reduce_ex__(version)}
     return type(kind.__name__, (form, kind), body)
 
@@ -185,10 +185,10 @@ def _plain(shared: Any, kind: Any) -> Any:
 
 
 def _due(shared: Any, last_run_at: datetime) -> schedstate:
-    left = max(shared.remaining_estimate(last_run_at).total_seconds(), 0)
-    if left == 0:
+    remaining = max(shared.remaining_estimate(last_run_at).total_seconds(), 0)
+    if remaining == 0:
         return schedstate(is_due=True, next=max(shared.remaining_estimate(shared.now()).total_seconds(), 0))
-    return schedstate(is_due=False, next=left)
+    return schedstate(is_due=False, next=remaining)
 
 
 def _utc(shared: Any, time: datetime) -> datetime:

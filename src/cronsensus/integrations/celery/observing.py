@@ -1,8 +1,8 @@
-"""``configure(app, observe=True)``: beat sends what it sends without it, and that is counted.
+"""``configure(app, observe=True)``: beat sends as without it, and its sends are counted.
 
-The scheduler stays the program's own, with its intervals, its file, and its ids of tasks. What it sends is counted
-under the time by which a guarded beat would know it: of an interval, the latest multiple since 1970. So beats whose
-intervals count from their own starts are seen to send the same time.
+The scheduler stays the program's own, with its intervals, its file, and its ids of tasks. A send is counted under the
+time that a guarded beat would use: for an interval, the latest multiple since 1970. So beats whose intervals count from
+their own starts count as sending the same time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def observe_beat(scheduler: Any) -> Any:
 
 
 class Observer:
-    """Stands before two methods of one scheduler."""
+    """Wraps two methods of a scheduler."""
 
     def __init__(self, scheduler: Any, observation: Observation) -> None:
         """Replace them; any subclass of beat's scheduler sends by ``apply_async``."""
@@ -58,7 +58,7 @@ class Observer:
         scheduler.close = self._on_close
 
     def _on_apply_async(self, entry: Any, *args: Any, **kwargs: Any) -> Any:
-        # Before it is sent: a broker that is slow does not move it into the next interval.
+        # Before it is sent: a slow broker must not move it into the next interval.
         nominal = None if is_taken_out(entry) else self._find_time(entry)
         result = self._apply_async(without_marks(entry), *args, **kwargs)
         if nominal is not None:
@@ -83,9 +83,9 @@ class Observer:
 
 
 def make_bare_where_observed(guarded: Any, base: Any) -> None:
-    """Have a guarded class of schedulers make one of ``base`` where the app is only observed.
+    """Let a guarded class of schedulers make an instance of ``base`` if the app is only observed.
 
-    So what names the guarded class, on a command line say, runs as it would without it.
+    So a command line that names the guarded class runs as it would without it.
     """
 
     def make(kind: Any, *args: Any, **kwargs: Any) -> Any:
@@ -103,7 +103,7 @@ def make_bare_where_observed(guarded: Any, base: Any) -> None:
 
 
 def latest_time(entry: Any, app: Any, now: datetime) -> datetime | None:
-    """Return the nominal time under which what an entry sends now is counted; ``None``: its schedule names none."""
+    """Return the nominal time under which a send of an entry is counted now; ``None``: its schedule names no times."""
     shared = shared_form(entry.schedule, app, lambda: now)
     if shared is None:
         return None

@@ -1,4 +1,4 @@
-"""What a process of Celery has of the store: opened at first use, which is after every fork."""
+"""The store of a process of Celery: opened at first use, which is after every fork."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NEEDS_STORE = (
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What ``configure`` was given."""
+    """The arguments of ``configure``."""
 
     url: str | None = None
     namespace: str | None = None
@@ -33,7 +33,7 @@ class Options:
 
 
 def options_of(app: Any) -> Options:
-    """Return what an app was configured with; of one that was not, what the environment says."""
+    """Return the options of a configured app; otherwise those of the environment."""
     found: Options | None = app.__dict__.get("_cronsensus")
     return Options() if found is None else found
 
@@ -50,10 +50,10 @@ def is_guarded(task: Any) -> bool:
 
 
 def make_scheduler(options: Options) -> Scheduler:
-    """Return a scheduler on the store of an app, opened by nobody yet.
+    """Return a scheduler on the store of an app, which is not opened yet.
 
     Raises:
-        ConfigurationError: no store is named. Without one each machine would have a file of its own.
+        ConfigurationError: no store is named. By default each machine would have its own file.
         InvalidOption: an impossible option.
     """
     scheduler = Scheduler(options.url, namespace=options.namespace, lease=options.lease)
@@ -63,7 +63,7 @@ def make_scheduler(options: Options) -> Scheduler:
 
 
 class Part:
-    """One process's part in the store; its owner closes it."""
+    """The access of a process to the store; its owner closes it."""
 
     def __init__(self, app: Any) -> None:
         """Open nothing yet."""
@@ -77,7 +77,7 @@ class Part:
         return self._outside is not None
 
     def outside(self) -> Outside:
-        """Return what acquires and settles; opened at the first call that reaches the store.
+        """Return the access to claims; opened at the first call that reaches the store.
 
         Raises:
             StoreError: the store cannot be reached.
@@ -101,7 +101,7 @@ class Part:
         return self.store.now()
 
     def close(self, *, wait: timedelta = _DRAIN) -> None:
-        """Wait for the ends that are being recorded, and close; what has none is free for other processes."""
+        """Wait for the ends that are being recorded, and close; runs without an end are free for other processes."""
         outside, self._outside = self._outside, None
         if outside is not None:
             outside.close(wait=wait)

@@ -44,23 +44,23 @@ _log = Logger("cronsensus.celery")
 
 _CLOCK = SystemClock()
 PATIENCE = 10.0
-"""Seconds that a message waits for the store, before it is put back for later."""
+"""Seconds that a message waits for the store before it is put back for later."""
 PAUSE = 0.5
 SHORT, BEAT_RECORDS = 0.02, 0.5
-"""Seconds between two asks for a time that the beat that has just sent it still holds, and until it is a worker."""
+"""Seconds between two tries to acquire a time that the beat that has just sent it still holds."""
 SOON = 1.0
 LONGEST = 10.0
-"""Seconds until a copy of what runs elsewhere comes: doubled with each copy."""
+"""Seconds until the copy of a message that runs elsewhere comes: doubled with each copy."""
 BACK = timedelta(seconds=60)
-"""How long what has gone back to the broker is no other process's to run: its message runs it, at once."""
+"""How long a run whose message went back to the broker is reserved for that message."""
 MARK = "_cronsensus_won"
-"""The attribute of a request that holds what its message has won."""
+"""The attribute of a request that holds the claim of its message."""
 COPIES = "cronsensus-copies"
 """The header that counts the copies of a message."""
 
 
 class Guard:
-    """What stands between the messages of one app and its tasks, in one process."""
+    """The layer between the messages of an app and its tasks, in a process."""
 
     def __init__(self, app: Any) -> None:
         """Open nothing: the children of a pool open their own."""
@@ -71,14 +71,14 @@ class Guard:
         mind_forks(self)
 
     def forked(self) -> None:
-        """Leave what the parent has open to it; called in a forked child."""
+        """Leave the parent's connections to the parent; called in a forked child."""
         left_to_the_parent.append((self._part, self._held))
         self._part, self._lock, self._held = Part(self._app), threading.Lock(), {}
 
     # --- tasks --------------------------------------------------------------------------------------------------------
 
     def guard_tasks(self) -> None:
-        """Wrap the ``run`` of each task that is not wrapped yet; say which ones cannot be."""
+        """Wrap the ``run`` of each task that is not wrapped yet; log which tasks cannot be wrapped."""
         early = []
         for task in list(self._app.tasks.values()):
             if task.name.startswith("celery.") or getattr(task, "once", True) is False or hasattr(task, "_cronsensus"):
@@ -101,7 +101,7 @@ class Guard:
         @functools.wraps(original)  # Celery reads the signature, and so do retries
         def run(*args: Any, **kwargs: Any) -> Any:
             request = task.request
-            # With the mark it is once more in the same message, by the task itself.
+            # With this mark the task calls itself again in the same message.
             if request.called_directly or request.is_eager or not request.id or MARK in request.__dict__:
                 return original(*args, **kwargs)
             won = self._win(task, args, kwargs)
@@ -122,8 +122,8 @@ class Guard:
         """Acquire the run of a message.
 
         Raises:
-            Ignore: this message is not to run here; what is to become of it is arranged.
-            Reject: neither store nor broker can be asked; the broker delivers it again.
+            Ignore: this message must not run here; it is taken care of.
+            Reject: neither store nor broker answers; the broker delivers it again.
             WorkerLostError: each process that ran it died.
         """
         request = task.request
@@ -156,7 +156,7 @@ class Guard:
                 if seen is not None and seen.state is State.RUNNING and not outside.reclaim_holder(seen):
                     wait = BEAT_RECORDS if ask.key is None else 0.0
                 else:
-                    wait = BEAT_RECORDS  # it was given back between the ask and the read
+                    wait = BEAT_RECORDS  # it was released between the try and the read
                 if waited >= wait:
                     return answer
                 pause = SHORT
@@ -168,7 +168,7 @@ class Guard:
             waited += pause
 
     def _put_back(self, task: Any, args: Any, kwargs: Any, why: str) -> NoReturn:
-        """Have the message come later: a copy, as this one may be the last, and ``Ignore`` acknowledges it."""
+        """Let the message come later: publish a copy, because ``Ignore`` acknowledges this one."""
         request = task.request
         copies = int((request.headers or {}).get(COPIES, 0))
         wait = min(LONGEST, SOON * 2**copies)
@@ -188,7 +188,7 @@ class Guard:
         """Record how a run ended, once Celery has stored its result and sent what comes next.
 
         Args:
-            request: the message's. Another one of the same id may run at this moment, on another thread.
+            request: of the message. Another request of the same id may run at this moment, on another thread.
             state: Celery's; ``None``: the child was told to end.
             value: the result, or the exception.
         """
@@ -214,7 +214,7 @@ class Guard:
             return task_id in self._held
 
     def close(self) -> None:
-        """Leave the store: what still runs here is free for other processes."""
+        """Leave the store: runs that go on here are free for other processes."""
         self._part.close()
 
 
@@ -226,11 +226,11 @@ class _Recorded:
 
 
 def _recorded(seen: Occurrence, task_id: str) -> _Recorded:
-    """Return the recorded result of what has succeeded, so that a chain goes on whose worker died after it.
+    """Return the recorded result of a run that succeeded, so that a chain whose worker died after it goes on.
 
     Raises:
-        Ignore: it ended otherwise, or its result is not there.
-        WorkerLostError: it was given up because each process that ran it died: Celery does not know of that yet.
+        Ignore: it did not succeed, or its result is not there.
+        WorkerLostError: it failed because each process that ran it died, which Celery does not know yet.
     """
     if seen.state is State.SUCCEEDED and seen.reason is None:
         _log.info("%s[%s] has succeeded before: it is not run again", seen.job.removeprefix(CELERY), task_id)
@@ -241,14 +241,14 @@ def _recorded(seen: Occurrence, task_id: str) -> _Recorded:
 
 
 def _restore_failure(task: Any, seen: Occurrence) -> None:
-    """Have Celery know again that a task failed: with ``track_started`` it has just noted that the copy began."""
+    """Record in Celery again that a task failed: with ``track_started`` it has just recorded the copy as started."""
     if task.track_started and not task.ignore_result:
         text = "" if seen.error is None else f"{seen.error.type}: {seen.error.message}"
         task.backend.store_result(task.request.id, RuntimeError(text), "FAILURE", request=task.request)
 
 
 def end_of(state: str | None, value: Any) -> Then:
-    """Return what becomes of a run that Celery says has ended so."""
+    """Return the end of a run, by Celery's state."""
     match state:
         case "SUCCESS":
             return end_of_success(value)
@@ -271,10 +271,10 @@ def _until(retry: Any) -> timedelta:
     return timedelta(seconds=max(0.0, float(when)))
 
 
-def close_in_main(outside: Outside, name: str, spec: JobSpec, ask: AskNamed, then: Final) -> None:
+def close_in_main(outside: Outside, name: str, spec: JobSpec, ask: AskNamed, end: Final) -> None:
     """Record the end of a run whose child was killed by its main process; ``name`` is the task's, for people."""
     try:
-        outside.close_by_name(spec, ask, then)
+        outside.close_by_name(spec, ask, end)
     except (StoreError, LeaseLost) as error:
         _log.error("the end of %s could not be recorded: %s", name, error)
     finally:

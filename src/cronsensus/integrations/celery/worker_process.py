@@ -1,7 +1,7 @@
 """The main process of a worker: what it does for its children, and for other workers that die.
 
-It holds one run for as long as it lives. Dies it, another worker finds that run left, and gives back what the dead one
-had fetched from Redis: at once, where Redis waits an hour.
+It holds a run as long as it lives. If it dies, another worker finds that run, and restores the messages that the dead
+worker had fetched from Redis: at once, where Redis would wait an hour.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from cronsensus.process.logger import Logger
 _log = Logger("cronsensus.celery")
 
 WORKERS = task_spec("(workers)", timedelta(days=1))
-"""The job of which each worker that lives is a run."""
+"""The job of which each live worker holds a run."""
 AGAIN = 1.0
 """Seconds between two tries to reach the store."""
 MOST_REMEMBERED = 10_000
-"""Messages of beat's of which the headers are remembered."""
+"""Messages from beat whose headers are remembered."""
 SETTLED = 3.0
 """Seconds after a worker's death in which its children have died, too."""
 BACK = timedelta(seconds=60)
@@ -70,7 +70,7 @@ class WorkerProcess:
         self._thread.start()
 
     def stop(self) -> None:
-        """Leave: this worker gives its messages back itself."""
+        """Leave: this worker restores its messages itself."""
         self._stopped.set()
         self._thread.join(5.0)
         won, self._won = self._won, None
@@ -82,13 +82,13 @@ class WorkerProcess:
         self._part.close()
 
     def note_received(self, task_id: str, headers: Mapping[str, Any]) -> None:
-        """Remember which time of beat's a message is for: of a task that was killed Celery tells its id alone."""
+        """Remember which time of beat a message is for: Celery only reports the id of a killed task."""
         if JOB_HEADER in headers:
             self._headers[task_id] = {name: headers.get(name) for name in (JOB_HEADER, TIME_HEADER, OVERDUE_HEADER)}
             while len(self._headers) > MOST_REMEMBERED:
                 self._headers.popitem(last=False)
 
-    def close_run(self, task: Any, task_id: str, then: Final) -> None:
+    def close_run(self, task: Any, task_id: str, end: Final) -> None:
         """Record the end of a run whose child this process has killed, on a thread."""
         request = SimpleNamespace(id=task_id)
         spec, ask = name_run(task.name, request, self._headers.get(task_id), options_of(self._app).keep)
@@ -96,14 +96,14 @@ class WorkerProcess:
         if outside is None:
             _log.error("the end of %s[%s] is not recorded: the store was not reached yet", task.name, task_id)
             return
-        outside.submit(lambda: close_in_main(outside, f"{task.name}[{task_id}]", spec, ask, then))
+        outside.submit(lambda: close_in_main(outside, f"{task.name}[{task_id}]", spec, ask, end))
 
     def _stay(self) -> None:
         while not self._stopped.wait(AGAIN):
             self._attend()
 
     def _attend(self) -> None:
-        """Hold the run of this worker, and look for what others left: one may have come since the last look."""
+        """Hold the run of this worker, and search for runs that others left since the last search."""
         try:
             if self._won is None or self._won.run.lease_lost.is_set():
                 self._acquire()
@@ -127,7 +127,7 @@ class WorkerProcess:
             self._won = answer
 
     def _take_leftover(self, won: Won) -> None:
-        """Give back the messages of a worker that is gone."""
+        """Restore the messages of a dead worker."""
         outside = self._part.outside()
         if won.claim.job != WORKERS.name:
             # Of a task whose end was recorded here. Its message runs it, wherever that comes.
@@ -153,9 +153,9 @@ class WorkerProcess:
         outside.settle(won, Final(State.FAILED, f"gone: {told}"))
 
     def _find_running(self) -> set[str]:
-        """Return the ids of all that runs: what the dead worker ran does no more, as its sessions have ended."""
+        """Return the ids of all running tasks, without those of the dead worker, whose sessions have ended."""
         running = OccurrenceFilter(states=(State.RUNNING,))
-        return {celery_id(one) for one in self._part.store.occurrences(running, limit=1000)}
+        return {celery_id(occurrence) for occurrence in self._part.store.occurrences(running, limit=1000)}
 
 
 def guard_of(app: Any) -> Guard | None:
@@ -179,7 +179,7 @@ def _guard_late(instance: Any = None, **_: Any) -> None:
 
 
 class Attendance(bootsteps.StartStopStep):  # type: ignore[misc]
-    """The step of a worker's start at which it takes part: its pool is there, and it has no message yet."""
+    """The step of a worker's start at which it takes part: it has its pool, and no message yet."""
 
     requires = ("celery.worker.components:Pool",)
 

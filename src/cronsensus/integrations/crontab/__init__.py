@@ -1,1 +1,1 @@
-"""What a crontab says, and the same as code of cronsensus. Reads text only: no crontab is changed, no command run."""
+"""Crontabs, and the same as code of cronsensus. It only reads text: no crontab is changed, no command run."""

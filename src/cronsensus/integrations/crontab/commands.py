@@ -1,4 +1,4 @@
-"""What a command of a crontab is called, and what its first words ask for that a job says by itself. Pure."""
+"""Names for the commands of a crontab, and prefixes of commands that become options of a job. Pure."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Stripped:
 
 
 def strip_prefixes(command: str) -> Stripped:
-    """Take ``flock -n FILE`` and ``timeout TIME`` off a command, where they are about the whole of it.
+    """Strip ``flock -n FILE`` and ``timeout TIME`` from a command, if they apply to all of it.
 
-    Before one command of several they stay: ``timeout 5m a && b`` says nothing about ``b``.
+    Before one command of several they stay: ``timeout 5m a && b`` does not limit ``b``.
     """
     if _OPERATOR.search(_REDIRECTION.sub("", command)) is not None:
         return Stripped(command)
@@ -63,15 +63,15 @@ def _is_duration(text: str) -> bool:
 
 
 def function_name(command: str, taken: set[str]) -> str:
-    """Return a name for the function of a command that is none of ``taken``, a keyword or a builtin."""
+    """Return a name for a command's function that is not in ``taken``, no keyword and no builtin."""
     return identifier(_program(strip_prefixes(command).command), taken)
 
 
 def _program(command: str) -> str:
     """Return the word by which a person would call a command: its script, module or subcommand."""
     parts = _OPERATOR.split(_SUDO.sub("", _REDIRECTION.sub(" ", command)))
-    found = [called for part in parts if (called := _called([word.strip("\"'(){}") for word in part.split()]))]
-    return next((called for called in found if called not in _ON_THE_WAY), found[0] if found else "")
+    candidates = [called for part in parts if (called := _called([word.strip("\"'(){}") for word in part.split()]))]
+    return next((called for called in candidates if called not in _ON_THE_WAY), candidates[0] if candidates else "")
 
 
 def _called(words: list[str]) -> str:
@@ -89,7 +89,7 @@ def _called(words: list[str]) -> str:
         elif name in _WRAPPERS or _INTERPRETERS.fullmatch(name):
             wrapped = True
         elif wrapped and re.fullmatch(r"[\d.]+[smhd]?|\S*\.lock", word):
-            continue  # what a wrapper is told: a time, a priority, a file
+            continue  # arguments of a wrapper: a time, a priority, a file
         elif _DISPATCHERS.fullmatch(word.rsplit("/", 1)[-1]):
             dispatcher = name
         else:

@@ -30,7 +30,7 @@ _NOT_OF_CRON = {
 
 
 class Unreadable(Exception):
-    """A line that cron, or cronsensus, cannot read; says why, and what to write."""
+    """A line that cron, or cronsensus, cannot read; the message says why, and what to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +38,19 @@ class Entry:
     """A schedule and its command."""
 
     place: str
-    """Where it stands: ``line 12``, with the name of its file where there are several."""
+    """Its place: ``line 12``, with the name of its file if there are several."""
     schedule: str
     """Five fields, or a word such as ``@daily``."""
     command: str
     stdin: str
     settings: Mapping[str, str]
-    """Those that stand above it: the environment, with ``CRON_TZ`` and ``MAILTO``."""
+    """The settings above it: the environment, with ``CRON_TZ`` and ``MAILTO``."""
     user: str | None = None
     """``None`` in a user's own crontab."""
     comment: str = ""
     """The comment right above it."""
     never: bool = False
-    """Whether its schedule is legal and never comes, such as 30 February."""
+    """Whether its schedule is valid and never comes, such as 30 February."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +142,10 @@ def split_command(text: str) -> tuple[str, str]:
 
 
 def _never_fires(schedule: str) -> bool:
-    """Return whether a schedule that cron takes comes on no day of any year.
+    """Return whether a valid schedule comes on no day of any year.
 
     Raises:
-        Unreadable: cron does not take it.
+        Unreadable: it is not valid.
     """
     if schedule.startswith("@"):
         if schedule.lower() not in _ALIASES:
@@ -169,12 +169,12 @@ def _never_fires(schedule: str) -> bool:
 
 
 def _check_term(name: str, term: str) -> None:
-    """Refuse what only other programs than cron read, and what two crons read differently."""
+    """Refuse terms that only other programs read, and terms that two crons read differently."""
     for sign, instead in _NOT_OF_CRON.items():
         if sign in term.upper() and (sign != "L" or term.upper().rstrip("W").lstrip("0123456789") == "L"):
             raise Unreadable(f"{shown(term)} is wrong in the {name} field; {instead}")
     if (found := _STEP_OF_ONE.fullmatch(term)) is not None:
-        # One cron reads it as the value alone, another from the value on, as we do, a third not at all.
+        # One cron reads it as the value alone, another from the value on, like cronsensus, a third not at all.
         raise Unreadable(
             f"{shown(term)} in the {name} field is not the same in all crons; write {found[1]}, or a range and its step"
         )

@@ -1,4 +1,4 @@
-"""Which time zone a machine has, by name."""
+"""Find the name of a machine's time zone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOCALTIME, TIMEZONE = Path("/etc/localtime"), Path("/etc/timezone")
 def machine_zone(
     environment: Mapping[str, str], *, localtime: Path = LOCALTIME, timezone: Path = TIMEZONE
 ) -> tuple[str, str]:
-    """Return the name of this machine's zone, and where it stands: ``TZ``, else the link, else the file.
+    """Return the name of this machine's zone, and its source: ``TZ``, else the link, else the file.
 
     Raises:
         ConfigurationError: none of them names a zone.

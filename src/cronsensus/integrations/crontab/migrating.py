@@ -1,4 +1,4 @@
-"""A crontab's lines, written as jobs of cronsensus, and what has no equivalent."""
+"""Write a crontab's lines as jobs of cronsensus, and list what has no equivalent."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def sh(
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Something that is not the same here, or not there at all."""
+    """A difference, or something that has no equivalent."""
 
     place: str | None
     text: str
@@ -62,7 +62,7 @@ class Migration:
     """The program, and what differs.
 
     Attributes:
-        left_out: lines that are no jobs of it, with those that could not be read.
+        left_out: lines that became no jobs, including unreadable lines.
         unreadable: lines that could not be read.
     """
 
@@ -75,7 +75,7 @@ class Migration:
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """The zone of the lines that name none, and where it comes from."""
+    """The zone of lines without ``CRON_TZ``, and its source."""
 
     name: str
     origin: str
@@ -85,8 +85,8 @@ def migrate(lines: Iterable[Entry | Mistake], zone: Zone, *, system: bool = Fals
     """Write each line as a job.
 
     Args:
-        lines: of one file or several.
-        zone: where no ``CRON_TZ`` says another.
+        lines: of one or several files.
+        zone: of lines without ``CRON_TZ``.
         system: whether the lines name users.
     """
     found = list(lines)
@@ -97,7 +97,7 @@ def migrate(lines: Iterable[Entry | Mistake], zone: Zone, *, system: bool = Fals
 
 
 class _NotWritten(Exception):
-    """A line that is right and has no equivalent."""
+    """A valid line that has no equivalent."""
 
 
 @dataclass
@@ -113,7 +113,7 @@ class _Writing:
     unreadable: int = 0
 
     def add(self, line: Entry | Mistake) -> None:
-        """Write one line, or say why not."""
+        """Write a line, or the reason why not."""
         if isinstance(line, Mistake):
             self.left_out += 1
             self.unreadable += 1
@@ -152,7 +152,7 @@ class _Writing:
             )
         if stripped.timeout is not None:
             options.append(f"timeout={quoted(stripped.timeout)}")
-        # A run that is cancelled, over its timeout or fenced off ends its command only from a process of its own.
+        # Only in its own process does a run that is cancelled, over its timeout or fenced off end its command.
         options.append('executor="process"')
         environment = self._environment(entry.settings)
         arguments = [quoted(stripped.command)]
@@ -209,7 +209,7 @@ class _Writing:
             parts = [_IMPORTS, _SYSTEM if system else _OWN, *self.blocks]
         code = "\n\n\n".join(parts)
         if remarks:
-            told = [_comment(f"{one.place}: {one.text}" if one.place else one.text) for one in remarks]
+            told = [_comment(f"{remark.place}: {remark.text}" if remark.place else remark.text) for remark in remarks]
             code = "\n".join([f"{code}\n\n" if self.jobs else f"{code}\n", "# What is not the same:", *told])
         return Migration(f"{code}\n", self.jobs, self.left_out, self.unreadable, remarks)
 

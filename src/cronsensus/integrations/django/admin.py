@@ -1,6 +1,6 @@
-"""Jobs and runs in Django's admin: lists with filters and search, and the verbs of people, with a reason.
+"""Jobs and runs in Django's admin: lists with filters and search, and actions with a reason.
 
-What is done there stands in Django's history of the object and in the store's trail, by the name of the user.
+Each action is recorded in Django's history of the object and in the store's trail, under the user's name.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from cronsensus.payload.codec import read_error
 from cronsensus.stores.sql.definitions import read_spec
 
 _MOST_COUNTED = 10_000
-"""A list of a million runs is not counted for its page numbers: that would read them all."""
+"""Lists are counted up to this for their page numbers: counting a million runs would read them all."""
 _LOOKED_AT = 100_000
-"""Runs of a list: what a filter does not find among them would be looked for in all."""
+"""Runs of a list that filters search: without a bound a filter without matches would read all runs."""
 _MOST_JOBS = 100
 _LONGEST_NUMBER = 18
 _LATEST = 10
@@ -42,7 +42,7 @@ def _local(moment: datetime | None) -> str:
 
 
 class ReasonForm(ActionForm):
-    """What stands beside the choice of an action."""
+    """The form beside the choice of an action."""
 
     reason = forms.CharField(required=False, widget=forms.TextInput(attrs={"placeholder": "reason, for the trail"}))
 
@@ -52,12 +52,12 @@ class BoundedPaginator(Paginator):
 
     @cached_property
     def count(self) -> int:
-        """Return how many there are, or that there are more than anybody pages through."""
+        """Return how many there are, up to a bound beyond which nobody pages."""
         return int(self.object_list.order_by()[:_MOST_COUNTED].count())
 
 
 class _ReadOnly(admin.ModelAdmin):
-    """A list and a page of what the store has; only actions change anything."""
+    """A list and a page of rows of the store; only actions change anything."""
 
     action_form = ReasonForm
     paginator = BoundedPaginator
@@ -73,14 +73,14 @@ class _ReadOnly(admin.ModelAdmin):
         return False
 
     def has_delete_permission(self, request: Any, obj: Any = None) -> bool:  # noqa: ARG002
-        """Refuse: what is over is pruned."""
+        """Refuse: ended runs are pruned."""
         return False
 
     def _is_allowed(self, request: Any, what: str) -> bool:
         return bool(request.user.has_perm(f"cronsensus_django.{what}"))
 
     def _act(self, request: Any, chosen: Any, done: str, verb: Callable[[Any, str, str], object]) -> None:
-        """Carry a verb out on each that was chosen; tell of each that refused."""
+        """Carry an action out on each chosen object; show a message for each refusal."""
         reason, who, count = request.POST.get("reason", "").strip(), request.user.get_username(), 0
         for one in chosen:
             try:
@@ -95,13 +95,13 @@ class _ReadOnly(admin.ModelAdmin):
 
 
 class _Words(admin.SimpleListFilter):
-    """A filter of the words that a column may hold: to ask which it holds would read a million rows."""
+    """A filter by the possible values of a column: finding its actual values would read a million rows."""
 
     words: type[Enum]
 
     def lookups(self, request: Any, model_admin: Any) -> list[tuple[str, str]]:  # noqa: ARG002
         """Return the choices."""
-        return [(one.value, one.value) for one in self.words]
+        return [(word.value, word.value) for word in self.words]
 
     def queryset(self, request: Any, queryset: Any) -> Any:  # noqa: ARG002
         """Return what was chosen."""
@@ -174,7 +174,7 @@ class JobAdmin(_ReadOnly):
 
     @admin.display(description="latest runs")
     def latest(self, job: Any) -> Any:
-        """Return what became of the latest."""
+        """Return the state of its latest run."""
         lines = [f"{_local(run.scheduled_for or run.due_at)}  {run.state}  {run.reason or ''}" for run in
                  Run.objects.filter(job=job.pk)[:_LATEST]]  # fmt: skip
         return format_html("<pre>{}</pre>", "\n".join(lines))
@@ -222,7 +222,7 @@ class RunAdmin(_ReadOnly):
     )  # fmt: skip
 
     def get_search_results(self, request: Any, queryset: Any, search_term: str) -> tuple[Any, bool]:  # noqa: ARG002
-        """Find a run by its number or its key, or runs by a part of their job's name; each along an index."""
+        """Find a run by its number or its key, or runs by a part of their job's name; each by an index."""
         term = search_term.strip()
         if not term:
             return queryset, False
@@ -234,7 +234,7 @@ class RunAdmin(_ReadOnly):
         return queryset.filter(job_id__in=Job.objects.values("pk"), key=term), False
 
     def get_queryset(self, request: Any) -> Any:
-        """Return the runs; of a list that is neither one job's nor a search the latest, so that none reads all."""
+        """Return the runs; without a job or a search only the latest, so that no list reads all."""
         found = super().get_queryset(request)
         asked = getattr(request, "GET", {})
         match = getattr(request, "resolver_match", None)
@@ -282,7 +282,7 @@ class RunAdmin(_ReadOnly):
 
     @admin.display(description="attempts")
     def attempts(self, run: Any) -> Any:
-        """Return each attempt with its node and how it ended: whose crash the last one took over."""
+        """Return each attempt with its node and its end."""
         lines = (
             ", ".join(
                 filter(
@@ -295,13 +295,13 @@ class RunAdmin(_ReadOnly):
 
     @admin.action(description="Retry", permissions=["retry"])
     def retry(self, request: Any, chosen: Any) -> None:
-        """Run again what did not succeed."""
+        """Run again the runs that did not succeed."""
         retry = find_scheduler().retry
         self._act(request, chosen, "retried", lambda run, why, who: retry(run.pk, reason=why, by=who))
 
     @admin.action(description="Cancel (with a reason)", permissions=["cancel"])
     def cancel(self, request: Any, chosen: Any) -> None:
-        """Cancel what waits, and ask what runs to stop."""
+        """Cancel pending runs, and ask running runs to stop."""
         cancel = find_scheduler().cancel
 
         def act(run: Any, why: str, who: str) -> None:
@@ -318,6 +318,6 @@ class RunAdmin(_ReadOnly):
         return self._is_allowed(request, "cancel_run")
 
 
-if read_options().url is None:  # else the tables are not here; the dashboard shows any store
+if read_options().url is None:  # without the tables there is no admin; the dashboard shows any store
     admin.site.register(Job, JobAdmin)
     admin.site.register(Run, RunAdmin)

@@ -1,7 +1,7 @@
-"""The backend of Django's tasks: each task is a job of its own, by the path of its function.
+"""The backend of Django's tasks: each task is a job, named by the path of its function.
 
-So a task has a ledger, a page, a pause and series of its own, and may have a schedule: ``@task(cron="0 3 * * *")``.
-What is enqueued inside ``transaction.atomic()`` commits with it.
+So a task has its own ledger, page, pause and metrics, and may have a schedule: ``@task(cron="0 3 * * *")``. A run that
+is enqueued inside ``transaction.atomic()`` commits with it.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ _BUILTINS = "builtins."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CronTask(Task):
-    """A task that may have a schedule, and policies as a job has them; each is ``None`` unless it was given.
+    """A task that may have a schedule, and the policies of a job; each is ``None`` unless it was given.
 
     Attributes:
-        cron: when it runs by itself, with the job's own arguments: none.
+        cron: when it runs by itself, without arguments.
         tz: the zone of that; defaults to ``settings.TIME_ZONE``.
     """
 
@@ -85,29 +85,29 @@ class CronTask(Task):
     def __post_init__(self) -> None:
         """Check it as Django does, and make it a job."""
         Task.__post_init__(self)
-        if isinstance(self.get_backend(), Backend):  # a test may have put another one in its place
+        if isinstance(self.get_backend(), Backend):  # a test may have replaced it
             trigger = None if self.cron is None else cron(self.cron, tz=self.tz)
             declare_task(self, trigger, self.policies)
 
     @property
     def job_name(self) -> str:
-        """Return the name of its job: its path. Its ``name`` is Django's, the function's alone."""
+        """Return the name of its job: its path. Django's ``name`` is only the function's."""
         return str(self.module_path)
 
     @property
     def policies(self) -> dict[str, Any]:
-        """Return what was given of a job's policies."""
-        found = {name: getattr(self, name) for name in PolicyOptions.__annotations__ if name != "priority"}
-        return {name: value for name, value in found.items() if value is not None} | {"priority": self.priority}
+        """Return the given policies."""
+        policies = {name: getattr(self, name) for name in PolicyOptions.__annotations__ if name != "priority"}
+        return {name: value for name, value in policies.items() if value is not None} | {"priority": self.priority}
 
 
 _tasks: dict[str, Task] = {}
 _jobs: dict[str, Job[..., Any]] = {}
-"""By path, of this process: Django makes a backend for each thread."""
+"""The tasks of this process by path: Django makes a backend for each thread."""
 
 
 def declare_task(task: Task, trigger: Trigger | None, policies: dict[str, Any]) -> Job[..., Any]:
-    """Make a task a job, unless one of its path is; ``using()`` makes further tasks of one function."""
+    """Make a task a job, unless a task of its path is a job: ``using()`` makes further tasks of the same function."""
     path = task.module_path
     if path not in _jobs:
         _jobs[path] = find_scheduler().job(trigger, name=path, **policies)(_runner_of(task))
@@ -121,12 +121,12 @@ def list_tasks() -> dict[str, Task]:
 
 
 def periodic(trigger: Trigger | None = None, **policies: Any) -> Callable[[T], T]:
-    """Give a task a schedule, or only policies; it stands above ``@task``, which takes no such words on Django 6.0.
+    """Give a task a schedule, or only policies; to be written above ``@task``, which has no such options on Django 6.0.
 
     Example: ``@periodic(cron("0 3 * * *"), retries=3)`` above ``@task`` above the function.
 
     Raises:
-        ImproperlyConfigured: what stands below it is no task, or one of another backend.
+        ImproperlyConfigured: it decorates no task, or a task of another backend.
     """
 
     def decorate(task: T) -> T:
@@ -143,7 +143,7 @@ def periodic(trigger: Trigger | None = None, **policies: Any) -> Callable[[T], T
 
 
 def _forget_task(path: str) -> None:
-    """Forget the declaration of a task that a decorator above it makes anew."""
+    """Remove the declaration of a task that a decorator above it declares anew."""
     if _jobs.pop(path, None) is not None:
         find_scheduler()._definitions.forget_job(path)  # noqa: SLF001 - it was declared a line before
 
@@ -158,11 +158,11 @@ class Backend(BaseTaskBackend):
     supports_defer = supports_async_task = supports_get_result = supports_priority = True
 
     def enqueue(self, task: Task, args: Any, kwargs: Any) -> TaskResult:
-        """Enqueue a task; inside ``atomic`` its run commits with that.
+        """Enqueue a task; inside ``atomic`` its run commits with the transaction.
 
         Raises:
-            InvalidTask: as Django says it.
-            TypeError: an argument is nothing that JSON has.
+            InvalidTask: as in Django.
+            TypeError: an argument is no JSON.
             ImproperlyConfigured: inside ``atomic`` of a database of SQLite's without the tables.
         """
         self.validate_task(task)
@@ -201,8 +201,8 @@ class Backend(BaseTaskBackend):
         return result
 
     def _shared_connection(self) -> Any:
-        """Return Django's connection if a transaction is open on it, and it leads to the store."""
-        is_swapped = find_scheduler()._opened.is_swapped  # noqa: SLF001 - a test has put memory in the store's place
+        """Return Django's connection if a transaction is open on it, and it is one to the store's database."""
+        is_swapped = find_scheduler()._opened.is_swapped  # noqa: SLF001 - a test has replaced the store by memory
         options = read_options()
         if options.url is not None or is_swapped:
             return None
@@ -214,10 +214,10 @@ class Backend(BaseTaskBackend):
         return None if commits_each else connection
 
     def get_result(self, result_id: Any) -> TaskResult:
-        """Return what became of a task.
+        """Return the result of a task.
 
         Raises:
-            TaskResultDoesNotExist: nothing is known of it: not committed yet, pruned, or of no task.
+            TaskResultDoesNotExist: it is not known: not committed yet, pruned, or of no task.
         """
         require_test_database()
         store = find_scheduler()._opened.ready()  # noqa: SLF001 - the room is part of the library
@@ -228,7 +228,7 @@ class Backend(BaseTaskBackend):
         task = _find_task(seen.job)
         if task is None:
             raise TaskResultDoesNotExist(result_id)
-        runs = sorted(store.runs(seen.id), key=lambda one: one.token)
+        runs = sorted(store.runs(seen.id), key=lambda run: run.token)
         let_go_in_tests()
         return _read_result(task, seen, runs, alias=self.alias)
 
@@ -239,10 +239,10 @@ class Backend(BaseTaskBackend):
 
 def _find_task(path: str) -> Task | None:
     try:
-        found = import_string(path)
+        task = import_string(path)
     except ImportError:
-        found = None
-    return found if isinstance(found, Task) else _tasks.get(path)
+        task = None
+    return task if isinstance(task, Task) else _tasks.get(path)
 
 
 def _aware(moment: datetime) -> datetime:
@@ -276,10 +276,10 @@ def _errors_of(seen: Occurrence, runs: list[RunView]) -> list[TaskError]:
         errors.append(seen.error)
     found = [
         TaskError(
-            exception_class_path=one.type if "." in one.type else _BUILTINS + one.type,
-            traceback=f"{one.traceback or one.message}\n",
+            exception_class_path=error.type if "." in error.type else _BUILTINS + error.type,
+            traceback=f"{error.traceback or error.message}\n",
         )
-        for one in errors
+        for error in errors
     ]
     if not found and seen.state.final and seen.state is not State.SUCCEEDED:
         found.append(
@@ -292,7 +292,7 @@ def _errors_of(seen: Occurrence, runs: list[RunView]) -> list[TaskError]:
 
 
 def _runner_of(task: Task) -> Callable[..., Any]:
-    """Return the function of a task's job: it sends Django's signals, and gives the context where it is wanted."""
+    """Return the function of a task's job: it sends Django's signals, and passes the context if the task takes it."""
     function = task.func
 
     def send_started(args: Any, kwargs: Any) -> TaskResult | None:
@@ -364,7 +364,7 @@ def _is_last(error: BaseException) -> bool:
 
 
 def _send_finished(result: TaskResult | None, *, value: Any = None, error: BaseException | None = None) -> None:
-    """Tell Django that a task has finished."""
+    """Send Django's signal that a task has finished."""
     if result is None:
         return
     known: dict[str, Any] = {"status": TaskResultStatus.SUCCESSFUL, "_return_value": value}
@@ -377,6 +377,6 @@ def _send_finished(result: TaskResult | None, *, value: Any = None, error: BaseE
                 traceback="".join(format_exception(error)),
             )
         )
-    for name, one in {**known, "finished_at": timezone.now()}.items():
-        object.__setattr__(result, name, one)
+    for name, run in {**known, "finished_at": timezone.now()}.items():
+        object.__setattr__(result, name, run)
     task_finished.send(Backend, task_result=result)

@@ -1,4 +1,4 @@
-"""What Django's system check says of a project that uses cronsensus."""
+"""Django's system checks for a project that uses cronsensus."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def find_faults(queues: Collection[str]) -> list[CheckMessage]:
     """Return errors and warnings about the settings.
 
     Args:
-        queues: of the backend; nodes run those of all.
+        queues: the queues of the backend.
     """
     if not apps.is_installed("cronsensus.integrations.django"):
         return [
@@ -33,29 +33,29 @@ def find_faults(queues: Collection[str]) -> list[CheckMessage]:
         options = read_options()
     except ImproperlyConfigured as error:
         return [Error(str(error), id="cronsensus.E003")]
-    found: list[CheckMessage] = []
+    faults: list[CheckMessage] = []
     if not settings.USE_TZ:
         hint = "USE_TZ = True"
-        found.append(
+        faults.append(
             CheckWarning("USE_TZ is off, so run_after and due times are ambiguous", hint=hint, id="cronsensus.W001")
         )
     if len(queues) > 1:
-        found.append(
+        faults.append(
             CheckWarning(
                 f"nodes run the tasks of all QUEUES alike: {', '.join(sorted(queues))}", id="cronsensus.W005",
                 hint="give what must not wait a priority, or run a project of its own for it",
             )
         )  # fmt: skip
     if options.url is not None:
-        found.append(
+        faults.append(
             CheckWarning(
                 "the store is no database of Django's, so tasks do not commit with its transactions",
                 id="cronsensus.W004", hint="leave CRONSENSUS['url'] out, or enqueue in transaction.on_commit()",
             )
         )  # fmt: skip
-        return found
+        return faults
     if elsewhere := sorted({router.db_for_write(model) for model in _models_of_apps()} - {options.database}):
-        found.append(
+        faults.append(
             CheckWarning(
                 f"rows in {', '.join(elsewhere)} do not commit with tasks, which are in {options.database}",
                 id="cronsensus.W006",
@@ -63,11 +63,11 @@ def find_faults(queues: Collection[str]) -> list[CheckMessage]:
             )
         )  # fmt: skip
     connection: Any = connections[options.database]
-    return found + (_faults_of_sqlite(options.database, connection) if connection.vendor == "sqlite" else [])
+    return faults + (_faults_of_sqlite(options.database, connection) if connection.vendor == "sqlite" else [])
 
 
 def _models_of_apps() -> list[Any]:
-    """Return the models that tasks may be about: neither ours, which read the store, nor Django's own."""
+    """Return the models that tasks may be about: neither the library's, which read the store, nor Django's own."""
     return [
         model
         for model in apps.get_models()

@@ -52,14 +52,14 @@ _TAKEN = {"at", "cron", "every", "scheduler"}
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a row becomes.
+    """The job of a row.
 
     Attributes:
         path: of its task.
-        task: what is found there: a task of Django's, a function, a task of Celery's.
+        task: the object at this path: a task of Django's, a function, a task of Celery's.
         trigger: the call that makes its trigger; it was tried.
         options: of the job, as texts.
-        remarks: what is not the same.
+        remarks: the differences.
     """
 
     name: str
@@ -107,10 +107,10 @@ def _aware_in(connection: Any) -> Any:
 
 
 def read_entry(row: Mapping[str, Any], now: datetime) -> Entry:
-    """Return what a row becomes.
+    """Return the job of a row.
 
     Raises:
-        NoEquivalent: nothing; says why.
+        NoEquivalent: it has none; the message says why.
     """
     remarks: list[str] = []
     path = str(row["task"])
@@ -223,12 +223,14 @@ class _Program:
         if self.makers:
             ours = f"from cronsensus import {', '.join(sorted(self.makers))}\n{ours}"
         code = "\n\n\n".join(["\n".join([ours, *imports]), *self.blocks])
-        said = [write_comment(one.text if one.job is None else f"{one.job}: {one.text}") for one in remarks]
+        said = [
+            write_comment(remark.text if remark.job is None else f"{remark.job}: {remark.text}") for remark in remarks
+        ]
         return "\n".join([code, *(["", "", "# What is not the same:", *said] if said else []), ""])
 
 
 def write_jobs(rows: Sequence[Mapping[str, Any]], now: datetime) -> Migration:
-    """Write each row as a job in a module ``jobs.py``; what has no equivalent, and what differs, is listed."""
+    """Write each row as a job in a module ``jobs.py``; list what has no equivalent, and what differs."""
     program, remarks, left_out = _Program(), [], 0
     for row in rows:
         program.functions.add(str(row["task"]).partition(".")[0])
@@ -262,10 +264,10 @@ _FOR_ALL = (
 def add_jobs(scheduler: Scheduler, rows: Sequence[Mapping[str, Any]], now: datetime) -> tuple[list[str], list[Remark]]:
     """Add a job for each row to the store; return their names, and what was left out, and what differs.
 
-    Each is a write of its own. The same again changes nothing, so a call that broke off is made once more.
+    Each job is a separate write. A repeated call changes nothing, so repeat it if it failed half-way.
     """
     added, remarks = [], []
-    tasks = list_tasks()  # those of the modules that a node imports; what is imported below does not count
+    tasks = list_tasks()  # the tasks of the modules that a node imports; imports below do not count
     for row in rows:
         name = str(row["name"])
         try:

@@ -1,4 +1,4 @@
-"""The one scheduler of a Django project, made from its settings when it is first used."""
+"""The scheduler of a Django project, made from its settings at first use."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from cronsensus.scheduler import Scheduler
 from cronsensus.stores.sql.sql_handle import SqlHandle
 
 _KEPT = {"cronsensus_schema", "cronsensus_counters"}
-"""Tables that have rows as soon as they are made."""
+"""Tables that have rows from the start."""
 _lock = threading.RLock()
 _made: tuple[Scheduler, str] | None = None
 """The scheduler, and the URL that it was given last."""
 _url_when_ready = ""
-"""Before a test runner had given the database another name."""
+"""The URL before a test runner renamed the database."""
 
 
 class ProjectScheduler(Scheduler):
-    """A scheduler around whose runs Django's connections are looked after."""
+    """A scheduler that manages Django's connections around runs."""
 
     def job(self, *given: Any, **options: Any) -> Any:
         """Declare a job; see ``Scheduler.job``."""
@@ -42,7 +42,7 @@ class ProjectScheduler(Scheduler):
 
 
 def find_scheduler() -> Scheduler:
-    """Return the scheduler of the project, on the database as it is called now: a test has another one.
+    """Return the scheduler of the project, on the database by its present name: a test has another database.
 
     Raises:
         ImproperlyConfigured: the settings name no database that could be the store.
@@ -68,7 +68,7 @@ def find_url(options: ProjectOptions) -> str:
 
 
 def empty_store(alias: str) -> None:
-    """Delete what the store of a test has: ``flush`` between two tests empties only the tables that Django manages."""
+    """Empty the store of a test: ``flush`` between two tests empties only the tables that Django manages."""
     from cronsensus.stores.sql.schema import metadata
 
     scheduler, url = find_scheduler(), find_url(read_options())
@@ -76,17 +76,17 @@ def empty_store(alias: str) -> None:
     with transaction.atomic(using=alias), connection.cursor() as cursor:
         for table in sorted(metadata.tables.keys() - _KEPT):
             cursor.execute(f"DELETE FROM {connection.ops.quote_name(table)}")  # noqa: S608 - our own names
-    scheduler.configure({"url": "memory://"})  # lets go of what it remembers of the rows
+    scheduler.configure({"url": "memory://"})  # forgets its caches of the rows
     scheduler.configure({"url": url})
 
 
 def require_test_database() -> None:
-    """Refuse to enqueue in a test that has no database for the store: it would be the project's own.
+    """Refuse to enqueue in a test without a test database for the store: the run would go to the project's own.
 
     A test with the kit needs none.
 
     Raises:
-        ImproperlyConfigured: the runner has made none; says what to write.
+        ImproperlyConfigured: the runner has made none; the message says what to write.
         AssertionError: this test case may not use it; Django's own, as for a query.
     """
     options = read_options()
@@ -104,7 +104,7 @@ def require_test_database() -> None:
 
 
 def let_go_in_tests() -> None:
-    """Close what the store keeps open and does not use: a database with a connection cannot be dropped."""
+    """Close idle connections of the store: a database with a connection cannot be dropped."""
     if is_in_tests() and _made is not None:
         store: Any = _made[0].store
         if isinstance(store, SqlHandle):

@@ -1,7 +1,7 @@
-"""The connection that consumes: one thread, which alone touches it.
+"""The connection that consumes, used only by its own thread.
 
-It connects again for as long as the consumer runs. An acknowledgement belongs to the channel that delivered: after
-another connection it is dropped, and the message that comes again is found to have succeeded.
+It reconnects as long as the consumer runs. An acknowledgement belongs to the channel that delivered: after a reconnect
+it is dropped, and the message that comes again is found to have succeeded.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from cronsensus.timing.clock import SystemClock
 _log = Logger("cronsensus.rabbitmq")
 
 STEP = 0.2
-"""Seconds until it is seen that the consumer is to stop."""
+"""Seconds until the thread notices that the consumer must stop."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 DRAIN = 10.0
 """Seconds that runs have to end when the consumer stops."""
@@ -44,7 +44,7 @@ def read_url(url: str) -> pika.connection.Parameters:
     """Return how to connect.
 
     Raises:
-        ConfigurationError: it is no URL of a broker.
+        ConfigurationError: it is no broker's URL.
     """
     if not url.startswith(("amqp://", "amqps://")):
         raise ConfigurationError(f"{mask(url)!r} is no broker: write amqp://host/vhost, or amqps://…")
@@ -52,12 +52,12 @@ def read_url(url: str) -> pika.connection.Parameters:
         parameters = pika.URLParameters(url)
     except (ValueError, TypeError, AttributeError) as error:
         raise ConfigurationError(f"{mask(url)!r} is no broker: {mask(str(error))}") from None
-    parameters.connection_attempts = 1  # it is tried again here, for as long as the consumer runs
+    parameters.connection_attempts = 1  # it is tried again here, as long as the consumer runs
     return parameters
 
 
 class Connection:
-    """What one consumer has of a broker."""
+    """The connection of a consumer to its broker."""
 
     def __init__(self, url: str, parameters: pika.connection.Parameters, options: Options) -> None:
         """Open nothing yet."""
@@ -68,10 +68,10 @@ class Connection:
         self._lock = threading.Lock()
         self._acks: list[Delivery] = []
         self._open_tags: dict[int, None] = {}
-        """What the channel has delivered and is not acknowledged, oldest first; belongs to the thread that consumes."""
+        """The channel's unacknowledged deliveries, oldest first; only for the thread that consumes."""
 
     def acknowledge(self, delivery: Delivery) -> None:
-        """Acknowledge a delivery soon; those of one moment together."""
+        """Acknowledge a delivery soon, together with others."""
         with self._lock:
             self._acks.append(delivery)
             is_first = len(self._acks) == 1
@@ -85,12 +85,12 @@ class Connection:
         channel = self._channel
         if channel is None or not channel.is_open:
             return
-        tags = {one.tag for one in acks if one.channel is channel}
+        tags = {ack.tag for ack in acks if ack.channel is channel}
         for tag in tags:
             self._open_tags.pop(tag, None)
         first_open = next(iter(self._open_tags), None)
         together = {tag for tag in tags if first_open is None or tag < first_open}
-        if together:  # nothing before them is open, so one frame does for all
+        if together:  # no earlier delivery is open, so a single frame acknowledges all
             channel.basic_ack(max(together), multiple=True)
         for tag in sorted(tags - together):
             channel.basic_ack(tag)
@@ -99,7 +99,7 @@ class Connection:
         """Consume until ``stopping`` is set, then let what runs end.
 
         Raises:
-            ConfigurationError: the broker refused the login, or one of the queues.
+            ConfigurationError: the broker refused the login, or a queue.
         """
         pause = FIRST_PAUSE
         while not stopping.is_set():
@@ -109,7 +109,8 @@ class Connection:
                 while not stopping.is_set():
                     self._connection.process_data_events(time_limit=STEP)
                     at_intervals()
-                    # pika says nothing when the broker closes a channel, or ends a consumer as its queue is deleted.
+                    # pika does not report that the broker closes a channel, or ends a consumer because its queue is
+                    # deleted.
                     if not self._channel.is_open or not self._channel.consumer_tags:
                         raise AMQPError("the broker has closed the channel, or ended the consumer")
             except _LOGIN_REFUSED as error:
@@ -124,7 +125,7 @@ class Connection:
         self._drain(deliveries)
 
     def close(self) -> None:
-        """Close the connection; the broker has again what is not acknowledged."""
+        """Close the connection; unacknowledged messages go back to the broker."""
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(AMQPError, OSError):
@@ -136,7 +137,8 @@ class Connection:
         self._channel = self._connection.channel()
         self._open_tags.clear()
         with self._lock:
-            # Also what ended while there was no connection, or nobody would ask for those that follow to be sent.
+            # Even if it ended while there was no connection: otherwise nobody would send the acknowledgements that
+            # follow.
             self._acks.clear()
         self._channel.basic_qos(prefetch_count=deliveries.prefetch)
 

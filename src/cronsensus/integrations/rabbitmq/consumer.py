@@ -39,7 +39,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 CRASHES = 5
-"""Processes that a message may end before it is put aside: those that run beside one that kills count, too."""
+"""Processes that a message may end before it is put aside. Messages that run beside the guilty one count, too."""
 ATTEMPTS, BACKOFF, KEEP = 5, "1s", "7d"
 STORE_PAUSE = 1.0
 _LONGEST_QUEUE = 200
@@ -64,19 +64,19 @@ def consumer(
 ) -> Callable[[Callable[P, R]], Consumer[P, R]]:
     """Make a function the consumer of a queue: each message runs once, over all processes that consume.
 
-    The function is called with the body as the annotation of its first parameter names it (bytes as they came, text,
-    or what JSON says), and with the ``Message`` if it has a second one. A message that comes again is acknowledged
-    after it has succeeded, and waits while it runs elsewhere. Not prevented: that a process dies in the middle, and the
-    function runs again; that a dead letter is there twice; that a message runs again after ``keep``.
+    The function is called with the body in the type of its first parameter (bytes as they came, text, or a type from
+    JSON), and with the ``Message`` if it has a second parameter. A message that comes again is acknowledged if it has
+    succeeded, and waits while it runs elsewhere. Not prevented: if a process dies in the middle, the function runs
+    again; a dead letter may be there twice; a message may run again after ``keep``.
 
     Args:
         scheduler: names the store; it need not be started.
         queue: its name.
-        key: what tells one message from another: a template over ``properties``, ``headers`` and ``body`` (of JSON),
+        key: the identity of a message: a template over ``properties``, ``headers`` and ``body`` (of JSON),
             ``"body"`` for a hash of the body, or a function of the ``Message``.
         attempts: failures after which a message is put aside, over all processes.
         backoff: wait before the second attempt; doubles with each, up to one minute.
-        dead_letter: the queue for what fails for good.
+        dead_letter: the queue for messages that fail for good.
         threads: how many messages run at a time in one process; 8 by default.
         room: how many are held in one process while they run elsewhere or wait for another attempt; as ``threads``.
         prefetch: how many the broker delivers to one process ahead of their acknowledgement, of which ``room`` may be
@@ -88,7 +88,7 @@ def consumer(
             and acknowledge it at once; the scheduler's nodes run it. The function takes the body alone, or is a job.
         transaction: hand the function a connection of the store's database, before the body, and commit what it writes
             there together with the record: the effects of each message exactly once. For SQL stores.
-        keep: how long it is known what became of a message.
+        keep: how long the outcome of a message is remembered.
 
     Raises:
         InvalidOption: an impossible option.
@@ -142,7 +142,7 @@ def consumer(
 
 
 def refuse_with_stored(*, is_given: bool, transaction: bool) -> None:
-    """Refuse what says how messages run here, where nodes run them; ``is_given``: threads, room or prefetch.
+    """Refuse options on how messages run here, if nodes run them; ``is_given``: threads, room or prefetch.
 
     Raises:
         InvalidOption: there is such an option.
@@ -162,10 +162,10 @@ def refuse_with_stored(*, is_given: bool, transaction: bool) -> None:
 def make_job(
     scheduler: Scheduler, function: Callable[..., Any], options: Options, given: Sequence[str]
 ) -> Job[..., Any]:
-    """Return the job that runs stored messages: the function as it is, if it is one already.
+    """Return the job that runs stored messages: the function itself, if it is a job already.
 
     Raises:
-        InvalidOption: it is one, and has its own options; ``given``: those that were given here all the same.
+        InvalidOption: it is a job with its own options; ``given``: options that were given here, too.
         DuplicateJob, UnsupportedFunction: as ``Scheduler.job``.
     """
     if isinstance(function, Job):
@@ -188,7 +188,7 @@ def make_job(
 
 
 class Consumer(Generic[P, R]):
-    """A function that consumes a queue. Called, it is the function itself, unguarded."""
+    """A function that consumes a queue. A call calls the function itself, unguarded."""
 
     def __init__(
         self,
@@ -223,17 +223,17 @@ class Consumer(Generic[P, R]):
 
     @property
     def job(self) -> Job[..., Any] | None:
-        """The job that runs what is stored; ``None`` where messages run here."""
+        """The job that runs stored messages; ``None``: messages run here."""
         return self._job
 
     def run(self, url: str) -> None:
         """Consume until SIGTERM, SIGINT or ``stop``; then finish what runs, for 10 seconds at most.
 
-        What was fetched and not begun goes back to the broker. A broker or store that is away is waited for.
+        Messages that were fetched and not started go back to the broker. It waits for a broker or store that is away.
 
         Raises:
-            ConfigurationError: the URL is none, or the broker refused the login or one of the queues.
-            StoreError: the store refused, and will again.
+            ConfigurationError: an invalid URL, or the broker refused the login or a queue.
+            StoreError: the store refused, and would again.
             UnsupportedTransaction: ``transaction=True``, and the store has none.
         """
         parameters = read_url(url)
@@ -264,7 +264,7 @@ class Consumer(Generic[P, R]):
             publisher.close()
 
     def stop(self) -> None:
-        """Have ``run`` end; from any thread."""
+        """Let ``run`` end; from any thread."""
         self._stopping.set()
 
     def _open_store(self) -> Outside | None:

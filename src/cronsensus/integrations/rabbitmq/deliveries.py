@@ -1,4 +1,4 @@
-"""What becomes of each message that a consumer has fetched.
+"""Process the messages that a consumer has fetched.
 
 ::
 
@@ -10,13 +10,13 @@
        │           └──▶ runs elsewhere: held, and asked again
        └──▶ its key is here already: it waits for that one
 
-A message that is held stays unacknowledged in this process, for as many as there is room; the others wait in the delay
+A message that is held stays unacknowledged in this process, as long as there is room; further ones wait in the delay
 queue. It never goes back by ``nack``: the broker would deliver it again at once, thousands of times a second, and count
-each towards a delivery limit.
+each time towards a delivery limit.
 
-Some are acquired ahead for each thread, so that no thread waits for the store; they are given back when the consumer
-stops. What runs or waits beside a message that kills its process counts as crashed with it. So what has crashed twice
-is suspected, and of those one at a time runs in a process: then only the right one goes on to crash.
+Some messages are acquired ahead for each thread, so that no thread waits for the store; they are released when the
+consumer stops. If a message kills its process, all messages that run or wait there count as crashed. So a message that
+has crashed twice is a suspect, and a process runs only one suspect at a time: then only the guilty one crashes again.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from cronsensus.timing.clock import SystemClock
 _log = Logger("cronsensus.rabbitmq")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 2.0
-"""Seconds until a message is asked for again that runs elsewhere: doubled with each time."""
+"""Seconds until the next try to acquire a message that runs elsewhere: doubled each time."""
 STORE_PAUSE = 0.5
-"""Seconds between two asks while the store is away."""
+"""Seconds between two tries while the store is away."""
 LONGEST_HELD = 900.0
-"""Seconds that a message is held here: half of the 30 minutes after which a broker closes the channel."""
+"""Seconds that a message is held here at most: half of the 30 minutes after which a broker closes the channel."""
 SUSPECTED = 2
-"""Crashes after which no other such message runs beside a message."""
+"""Crashes from which a message is a suspect, which runs beside no other suspect."""
 
 
 class Place(Enum):
@@ -68,11 +68,11 @@ class Place(Enum):
 
 @dataclass(eq=False, slots=True)
 class Delivery:
-    """One delivery of a message; only the channel that it came by can acknowledge it.
+    """A delivery of a message. Only the channel that it came by can acknowledge it.
 
     Attributes:
         fetched_at: on the monotonic clock.
-        copies: later deliveries of the same key, which wait for this one.
+        copies: later deliveries of the same key, which wait for this delivery.
     """
 
     channel: Any
@@ -87,7 +87,7 @@ class Delivery:
 
 
 class Deliveries:
-    """The messages of one consumer in this process. Safe to share between threads."""
+    """The messages of a consumer in this process. Safe to share between threads."""
 
     def __init__(
         self,
@@ -121,11 +121,11 @@ class Deliveries:
 
     @property
     def prefetch(self) -> int:
-        """How many messages the broker may deliver before one of them is acknowledged."""
+        """How many unacknowledged messages the broker may deliver."""
         return self._options.prefetch
 
     def receive(self, channel: Any, tag: int, message: Message) -> None:
-        """Accept what the broker delivers."""
+        """Accept a message from the broker."""
         delivery = Delivery(channel, tag, message, self._clock.monotonic())
         try:
             delivery.key, delivery.fingerprint = self._key_of(message), message.fingerprint
@@ -144,7 +144,7 @@ class Deliveries:
                 first.copies.append(delivery)
                 self._held += 1
         if first is delivery and waits:
-            # At most so long: it was a process that said so whose clock may be fast, or anybody who publishes.
+            # Bounded: the time comes from a process whose clock may be fast, or from anybody who publishes.
             self._hold_message(delivery, timedelta(seconds=min(backoff / 1000, LONGEST_BACKOFF.total_seconds())))
         elif first is delivery:
             self._ask_for_waiting()
@@ -152,16 +152,16 @@ class Deliveries:
             self._delay(delivery)
 
     def forget_unbegun(self) -> None:
-        """Forget what the lost connection has delivered and nobody works on: the broker delivers it again."""
+        """Forget the deliveries of a lost connection that nobody works on: the broker delivers them again."""
         with self._lock:
             self._waiting.clear()
-            self._by_key = {key: one for key, one in self._by_key.items() if one.place is Place.BUSY}
-            for one in self._by_key.values():
-                one.copies.clear()
+            self._by_key = {key: delivery for key, delivery in self._by_key.items() if delivery.place is Place.BUSY}
+            for delivery in self._by_key.values():
+                delivery.copies.clear()
             self._held = 0
 
     def stop(self) -> None:
-        """Begin nothing more, and give back what no thread has begun."""
+        """Start nothing more, and release what no thread has started."""
         with self._lock:
             self._stopping = True
             self._waiting.clear()
@@ -175,7 +175,7 @@ class Deliveries:
     def is_busy(self) -> bool:
         """Whether something runs, or its end or dead letter is on its way."""
         with self._lock:
-            return bool(self._publishing) or any(one.place is Place.BUSY for one in self._by_key.values())
+            return bool(self._publishing) or any(delivery.place is Place.BUSY for delivery in self._by_key.values())
 
     # --- acquiring ----------------------------------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class Deliveries:
         with self._lock:
             if self._stopping or not self._waiting or not self._free:
                 return None
-            if self._away:  # one asks for all, now and then
+            if self._away:  # a single try for all, now and then
                 if self._asks or self._clock.monotonic() < self._ask_at:
                     return None
                 self._asks = True
@@ -243,7 +243,7 @@ class Deliveries:
 
     def _answer_refusal(self, delivery: Delivery, refused: Refused) -> None:
         seen = refused.seen
-        if seen is None:  # a new one of a paused job
+        if seen is None:  # a new message of a paused job
             self._hold_message(delivery)
         elif self._is_other(delivery, seen.fingerprint):
             self._bury_mismatch(delivery, seen.id)
@@ -292,11 +292,11 @@ class Deliveries:
                 return
             delivery, won = self._ready.popleft()
         self._limit.check_count(delivery.message, won.claim.attempt)
-        then = self._call_function(delivery.message, won)
+        outcome = self._call_function(delivery.message, won)
         with self._lock:
             if self._suspect is delivery:
                 self._suspect = None
-        self._outside.settle(won, then, partial(self._follow_end, delivery, won, then))
+        self._outside.settle(won, outcome, partial(self._follow_end, delivery, won, outcome))
         self._free_slot()
 
     def _call_function(self, message: Message, won: Won) -> Then:
@@ -319,14 +319,14 @@ class Deliveries:
         finally:
             enter_run(None)
 
-    def _follow_end(self, delivery: Delivery, won: Won, then: Then, accepted: bool) -> None:  # noqa: FBT001 - ``told``
+    def _follow_end(self, delivery: Delivery, won: Won, outcome: Then, accepted: bool) -> None:  # noqa: FBT001 - ``told``
         if not accepted:  # another process has it, or has had it
             self._requeue(delivery)
-        elif isinstance(then, Again):
-            self._hold_message(delivery, then.after)
-        elif isinstance(then, Final) and then.state is not State.SUCCEEDED:
+        elif isinstance(outcome, Again):
+            self._hold_message(delivery, outcome.after)
+        elif isinstance(outcome, Final) and outcome.state is not State.SUCCEEDED:
             attempts = won.claim.failures + 1
-            self._bury(delivery, DeadLetter.of_end(then, run=won.claim.id, attempts=attempts, key=delivery.key))
+            self._bury(delivery, DeadLetter.of_end(outcome, run=won.claim.id, attempts=attempts, key=delivery.key))
         else:
             self._finish(delivery)
 
@@ -338,13 +338,13 @@ class Deliveries:
     # --- after that ---------------------------------------------------------------------------------------------------
 
     def _finish(self, delivery: Delivery) -> None:
-        """Acknowledge what has succeeded, and its copies that wait here."""
+        """Acknowledge a message that has succeeded, and its copies that wait here."""
         with self._lock:
-            copies = [one for one in delivery.copies if one.fingerprint == delivery.fingerprint]
-            delivery.copies = [one for one in delivery.copies if one.fingerprint != delivery.fingerprint]
+            copies = [copy for copy in delivery.copies if copy.fingerprint == delivery.fingerprint]
+            delivery.copies = [copy for copy in delivery.copies if copy.fingerprint != delivery.fingerprint]
             self._held = max(0, self._held - len(copies))
-        for one in (delivery, *copies):
-            self._acknowledge(one)
+        for acknowledged in (delivery, *copies):
+            self._acknowledge(acknowledged)
         self._drop(delivery)
 
     def _drop(self, delivery: Delivery) -> None:
@@ -353,11 +353,11 @@ class Deliveries:
         self._ask_for_waiting()
 
     def _drop_locked(self, delivery: Delivery) -> None:
-        """Be done with a delivery; the first of its copies takes its place: it may have come by a later connection."""
+        """Remove a delivery. The first of its copies takes its place: it may have come by a later connection."""
         if self._by_key.get(delivery.key) is not delivery:
             return
         del self._by_key[delivery.key]
-        copies = [one for one in delivery.copies if one.channel.is_open and not self._stopping]
+        copies = [copy for copy in delivery.copies if copy.channel.is_open and not self._stopping]
         self._held = max(0, self._held - len(delivery.copies) + len(copies[1:]))
         if copies:
             following = copies[0]
@@ -378,9 +378,9 @@ class Deliveries:
         (self._waiting.appendleft if first else self._waiting.append)(delivery)
 
     def _hold_message(self, delivery: Delivery, after: timedelta | None = None, *, here: bool = False) -> None:
-        """Keep a message that is not to run now: here, or in the delay queue where this has no room, or for too long.
+        """Keep a message that must not run now: here, or in the delay queue without room or after too long.
 
-        Without ``after`` it is asked for again after a pause that grows.
+        Without ``after`` it is tried again after a growing pause.
         """
         seconds = delivery.pause if after is None else after.total_seconds()
         if after is None:
@@ -426,10 +426,10 @@ class Deliveries:
                 self._acknowledge(delivery)
                 self._drop(delivery)
             elif stopping or not delivery.channel.is_open:
-                self._drop(delivery)  # the broker has it again, or will when the connection is closed
+                self._drop(delivery)  # the broker has it again, or gets it when the connection is closed
             elif self._by_key.get(delivery.key) is delivery:
                 self._hold_message(delivery, timedelta(seconds=LONGEST_PAUSE), here=True)
-            else:  # it has no key, or is a copy of one that is here
+            else:  # it has no key, or is a copy of a message that is here
                 self._timer.call_after(LONGEST_PAUSE, lambda: self._publish(delivery, publish))
 
         publish(follow)

@@ -1,4 +1,4 @@
-"""What a message is: its key, its fingerprint, and what its body becomes for the function. No I/O."""
+"""Messages: their key, their fingerprint, and their body as the function's argument. No I/O."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEFAULT_KEY = "{properties.message_id}"
 BODY = "body"
 """As ``key=``: the hash of the body is the key."""
 NOT_BEFORE = "x-cronsensus-not-before"
-"""The header of a delayed message: it waits for its next attempt until then, in milliseconds of Unix time."""
+"""The header of a delayed message: the time of its next attempt, in milliseconds of Unix time."""
 _NOT_ASYNC = "pika runs threads. For aio-pika and FastStream there is a recipe in docs/rabbitmq.md"
 
 
@@ -51,23 +51,23 @@ class Message:
     @property
     def message_id(self) -> str | None:
         """The id that its producer gave it."""
-        found: str | None = self.properties.message_id
-        return found
+        value: str | None = self.properties.message_id
+        return value
 
     @property
     def not_before(self) -> int:
         """When its next attempt is, in milliseconds of Unix time; 0: at once."""
-        found = self.headers.get(NOT_BEFORE)
-        return found if isinstance(found, int) else 0
+        value = self.headers.get(NOT_BEFORE)
+        return value if isinstance(value, int) else 0
 
     @property
     def fingerprint(self) -> str:
-        """Return a hash of the body, which tells one payload from another."""
+        """Return a hash of the body, by which payloads are compared."""
         return hashlib.blake2b(self.body, digest_size=16).hexdigest()
 
 
 class _Fields:
-    """A table of values of which a template names one: ``{headers.order}``, or ``{headers[order]}``."""
+    """A table of values for a template: ``{headers.order}``, or ``{headers[order]}``."""
 
     def __init__(self, what: str, values: Any) -> None:
         self._what, self._values = what, values
@@ -95,7 +95,7 @@ class MessageKey:
         """Check ``key``.
 
         Raises:
-            InvalidOption: no template over ``properties``, ``headers`` and ``body``, or one that names nothing.
+            InvalidOption: no template over ``properties``, ``headers`` and ``body``, or a template without fields.
         """
 
         def over(properties: Any, headers: Any, body: Any) -> None: ...
@@ -114,7 +114,7 @@ class MessageKey:
         """Return the key of ``message``.
 
         Raises:
-            InvalidOption: it has none; says what to do.
+            InvalidOption: it has none; the message says what to do.
         """
         if self._key == BODY:
             return message.fingerprint
@@ -136,14 +136,14 @@ class MessageKey:
 
 
 class Handler:
-    """Calls the function with what its annotation makes of a message's body."""
+    """Calls the function with a message's body, in the type of its annotation."""
 
     def __init__(self, function: Callable[..., Any], *, transaction: bool = False, stored: bool = False) -> None:
         """Read the signature.
 
         Args:
             function: takes the body, and perhaps the message.
-            transaction: before them it takes a connection, and what it writes there commits with the record.
+            transaction: it takes a connection first, and its writes there commit with the record.
             stored: nodes call it, as a job: with the body alone, and a ``Run`` if it asks for one.
 
         Raises:
@@ -188,7 +188,7 @@ class Handler:
         self._annotation, self._types = first.annotation, Types(function, run)
 
     def read_body(self, body: bytes) -> Any:
-        """Return a body as the annotation names it: bytes as they came, text, or what JSON says.
+        """Return a body in the type of the annotation: bytes as they came, text, or a type from JSON.
 
         Raises:
             InvalidPayload: it is no text, no JSON, or does not fit.
@@ -203,14 +203,14 @@ class Handler:
         return value
 
     def call_function(self, body: Any, message: Message, run: Run) -> Final:
-        """Call the function; return how it ended. Its effects may be committed with that already."""
+        """Call the function; return its end, with which its effects may be committed already."""
         arguments = (body, message) if self._takes_message else (body,)
         if not self._transaction:
             return end_of_success(self._require_done(self._function(*arguments)))
         with run.transaction() as connection:
             value = self._require_done(self._function(connection, *arguments))
             end = end_of_success(value)
-            if end.reason is None:  # else it cannot be kept, and the effects stand without it
+            if end.reason is None:  # otherwise it cannot be stored, and the effects stay without it
                 run.complete(value)
         return end
 

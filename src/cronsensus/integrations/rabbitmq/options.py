@@ -1,4 +1,4 @@
-"""What a consumer was declared with, as its parts use it."""
+"""The options of a consumer, in the form that its parts use."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from cronsensus.model.job import JobSpec
 QueueType = Literal["quorum", "classic"]
 Acknowledge = Literal["done", "stored"]
 HELD_FOR = timedelta(seconds=5)
-"""How long the delay queue keeps a message. One time for all: a message that expires later holds up those behind it."""
+"""How long the delay queue keeps a message, the same for all: a message that expires later would block the next."""
 LONGEST_BACKOFF = timedelta(minutes=1)
 THREADS = 8
 AHEAD = 3
-"""Messages for each thread that are acquired before it is free: with fewer, threads wait for a server that syncs."""
+"""Messages for each thread that are acquired ahead: with fewer, threads wait for a server that syncs its disk."""
 MOST_PREFETCH = 65535
-"""As the protocol has it."""
+"""The bound of the protocol."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options of one consumer; see ``consumer``."""
+    """The options of a consumer; see ``consumer``."""
 
     queue: str
     spec: JobSpec
@@ -48,7 +48,7 @@ class Options:
 
 
 def resolve_sizes(threads: int | None, room: int | None, prefetch: int | None) -> tuple[int, int, int]:
-    """Return how many messages run, are held, and are fetched in one process; ``None``: the default.
+    """Return how many messages run, are held, and are fetched in a process; ``None``: the default.
 
     Raises:
         InvalidOption: impossible numbers, or fewer are fetched than may run and be held.

@@ -1,8 +1,8 @@
-"""Dead letters, and messages for the delay queue: what the consumer publishes, on a connection of its own.
+"""Publish dead letters and messages for the delay queue, on a separate connection.
 
-A broker in alarm stops reading from connections that publish, acknowledgements included. On a connection of their own
-the acknowledgements go on. What is published is confirmed by the broker before its message is acknowledged; a process
-that dies in between, or a confirmation that comes too late, makes a second copy: dead letters are at least once.
+A broker in alarm stops reading from connections that publish, including their acknowledgements. So acknowledgements
+have another connection. The broker confirms a published message before the original is acknowledged. If a process dies
+in between, or a confirmation comes too late, there is a second copy: dead letters are at least once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from cronsensus.timing.clock import SystemClock
 _log = Logger("cronsensus.rabbitmq")
 
 PATIENCE = 5.0
-"""Seconds that the broker may take to accept what is published."""
+"""Seconds that the broker may take to confirm a published message."""
 HEARTBEAT = 20
 IDLE = 5.0
 """Seconds without anything to publish after which the connection is closed; well below twice ``HEARTBEAT``."""
@@ -39,7 +39,7 @@ LONGEST_ERROR = 2000
 HEADER = "x-cronsensus-"
 _PERSISTENT = 2
 _DROPPED = ("CC", "BCC", NOT_BEFORE)
-"""Headers by which the broker would send a copy to more queues, and our own of an earlier attempt."""
+"""Headers by which the broker would send a copy to more queues, and the library's headers of an earlier attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +59,12 @@ class DeadLetter:
 
     @classmethod
     def of_end(cls, end: Final | Occurrence, *, run: int, attempts: int, key: str) -> DeadLetter:
-        """Return that of a run that has ended and not succeeded, as it ended or as it stands in the ledger."""
+        """Return the dead letter of a run that ended without success, from its end or its ledger entry."""
         reason = (end.reason or str(end.state)).partition(":")[0].partition("(")[0]
         return cls(reason, error_line(end.error) or end.reason or str(end.state), attempts, run, key)
 
     def headers(self, queue: str) -> dict[str, Any]:
-        """Return the headers that say so."""
+        """Return its headers."""
         values = {
             "reason": self.reason,
             "error": clean_text(self.error, LONGEST_ERROR),
@@ -77,17 +77,17 @@ class DeadLetter:
 
 
 def error_line(error: RunError | None) -> str | None:
-    """Return an error in one line."""
+    """Return an error on a line."""
     return None if error is None else f"{error.type}: {error.message}"
 
 
 class Publisher:
-    """The thread and the connection that publish. Opened when there is something to publish."""
+    """The thread and the connection that publish; opened when there is something to publish."""
 
     def __init__(self, parameters: pika.connection.Parameters, options: Options) -> None:
         """Open nothing yet."""
         self._parameters = copy.copy(parameters)
-        # Of a broker that is frozen it is noticed while a confirmation is waited for. While there is nothing to publish
+        # A frozen broker is noticed while a confirmation is awaited. While there is nothing to publish
         # nobody serves heartbeats: it is closed before they are missed, and before a firewall forgets it.
         self._parameters.heartbeat = HEARTBEAT
         self._parameters.blocked_connection_timeout = PATIENCE
@@ -99,7 +99,7 @@ class Publisher:
         self._channel: Any = None
 
     def bury(self, message: Message, letter: DeadLetter, then: Callable[[bool], object]) -> None:
-        """Publish a dead letter soon; ``then`` is told whether the broker has it."""
+        """Publish a dead letter soon; ``then`` is called with whether the broker has it."""
         _log.warning(
             "a message in %r was put into %r: %s, %s", self._options.queue, self._options.dead_letter, letter.reason,
             letter.error,
@@ -109,18 +109,18 @@ class Publisher:
         )
 
     def delay(self, message: Message, then: Callable[[bool], object], *, until: int | None = None) -> None:
-        """Put a message into the delay queue soon; ``then`` is told whether the broker has it.
+        """Put a message into the delay queue soon; ``then`` is called with whether the broker has it.
 
         Args:
             message: as it came.
-            then: called on a thread of this.
-            until: it is not to run before, in milliseconds of Unix time: it may come back earlier.
+            then: called on the publishing thread.
+            until: when it may run, in milliseconds of Unix time; it may come back earlier.
         """
         headers = {} if until is None else {NOT_BEFORE: until}
         self._background.submit(lambda: then(self._publish(self._options.held_queue, message, headers)))
 
     def close(self) -> None:
-        """Close the connection once what is to be published is."""
+        """Close the connection after the pending messages."""
         self._timer.close()
         self._background.submit(self._drop_connection)
 
@@ -168,7 +168,7 @@ class Publisher:
 def _properties_of_copy(message: Message, headers: dict[str, Any], *, expires: bool) -> Any:
     properties = copy.copy(message.properties)
     kept = {name: value for name, value in message.headers.items() if name not in _DROPPED}
-    if properties.user_id:  # the broker refuses one that is not this connection's
+    if properties.user_id:  # the broker refuses a user id that is not this connection's
         kept[f"{HEADER}user-id"], properties.user_id = properties.user_id, None
     if not expires:  # or the dead letter would vanish
         properties.expiration = None

@@ -1,4 +1,4 @@
-"""The three queues of a consumer: its own, the one for dead letters, and the delay queue."""
+"""The three queues of a consumer: its own, the queue for dead letters, and the delay queue."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _NOT_FOUND, _FORBIDDEN, _OTHER_ARGUMENTS = 404, 403, 406
 
 
 def declare_queues(connection: Any, options: Options) -> None:
-    """Declare what a consumer needs, durable; each on a channel of its own, which a refusal closes.
+    """Declare the queues of a consumer, durable; each on its own channel, which a refusal closes.
 
     Raises:
-        ConfigurationError: one is there with other arguments, may not be declared, or is to be there and is not.
+        ConfigurationError: a queue exists with other arguments, must not be declared, or is missing.
     """
     kind = {"x-queue-type": options.type}
     _declare(connection, options, options.queue, kind if options.declare else None)
@@ -28,7 +28,7 @@ def declare_queues(connection: Any, options: Options) -> None:
         "x-dead-letter-routing-key": options.queue,
     }
     if options.type == "quorum":
-        # A message leaves the delay queue only when the other one has it.
+        # A message leaves the delay queue only when the other queue has it.
         back |= {"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"}
     _declare(connection, options, options.held_queue, kind | back)
 

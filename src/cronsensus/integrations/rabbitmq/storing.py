@@ -2,12 +2,12 @@
 
 ::
 
-    fetched ──▶ enqueued, with whatever else waits, in one step ──▶ acknowledged ──▶ a node runs it
+    fetched ──▶ enqueued, with all that wait, in one step ──▶ acknowledged ──▶ a node runs it
        ├──▶ no key, no JSON, too large ──▶ dead letter, acknowledged
        └──▶ another body has its key   ──▶ dead letter, acknowledged
 
-A process that dies in between leaves a message that comes again, and is then known under its key. No broker waits for
-the work: a ``consumer_timeout`` and a delivery limit do not matter.
+If a process dies in between, the message comes again, and is known by its key then. The broker does not wait for the
+work: a ``consumer_timeout`` and a delivery limit do not matter.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from cronsensus.timing.clock import SystemClock
 _log = Logger("cronsensus.rabbitmq")
 
 PREFETCH = 200
-"""Messages that are fetched at a time, and so the most of one step."""
+"""Messages that are fetched at a time, and so the most of a step."""
 BURY_AGAIN = 2.0
-"""Seconds until a dead letter is published again that the broker has not accepted."""
+"""Seconds until a dead letter that the broker has not accepted is published again."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +46,7 @@ class _Waiting:
 
 
 class Storing:
-    """The messages of one consumer that are on their way into the store. Safe to share between threads."""
+    """The messages of a consumer on their way into the store. Safe to share between threads."""
 
     def __init__(
         self,
@@ -72,11 +72,11 @@ class Storing:
 
     @property
     def prefetch(self) -> int:
-        """How many messages the broker delivers ahead of their acknowledgement."""
+        """How many unacknowledged messages the broker may deliver."""
         return PREFETCH
 
     def receive(self, channel: Any, tag: int, message: Message) -> None:
-        """Accept what the broker delivers."""
+        """Accept a message from the broker."""
         delivery = Delivery(channel, tag, message, self._clock.monotonic())
         try:
             delivery.key = self._key_of(message)
@@ -105,7 +105,7 @@ class Storing:
         return self._handler.read_body(message.body)
 
     def forget_unbegun(self) -> None:
-        """Forget what the lost connection has delivered: the broker delivers it again."""
+        """Forget the deliveries of a lost connection: the broker delivers them again."""
         with self._lock:
             self._waiting.clear()
 
@@ -129,7 +129,7 @@ class Storing:
                 self._store_together(batch)
         except BaseException:
             with self._lock:
-                self._stores = False  # or nobody would store any more
+                self._stores = False  # otherwise nothing would be stored any more
             raise
 
     def _take_waiting(self) -> list[_Waiting]:
@@ -140,21 +140,21 @@ class Storing:
 
     def _store_together(self, batch: Sequence[_Waiting]) -> None:
         try:
-            self._job.enqueue_many([one.call for one in batch])
+            self._job.enqueue_many([message.call for message in batch])
         except PayloadMismatch as error:
-            if len(batch) > 1:  # alone, each finds out whether it is the one; a key that is known changes nothing
-                for one in batch:
-                    self._store_together([one])
+            if len(batch) > 1:  # alone, each message shows whether it is the cause; a known key changes nothing
+                for message in batch:
+                    self._store_together([message])
                 return
-            [one] = batch
-            text = f"another body has the key {one.delivery.key!r}: give messages that differ different keys"
+            [message] = batch
+            text = f"another body has the key {message.delivery.key!r}: give messages that differ different keys"
             run = error.occurrence if isinstance(error.occurrence, int) else None
-            self._bury(one.delivery, DeadLetter("mismatch", text, run=run, key=one.delivery.key))
+            self._bury(message.delivery, DeadLetter("mismatch", text, run=run, key=message.delivery.key))
         except Exception as error:  # noqa: BLE001 - logged; the messages stay where they are
             self._wait_for_store(batch, error)
         else:
-            for one in batch:
-                self._acknowledge(one.delivery)
+            for message in batch:
+                self._acknowledge(message.delivery)
             if self._away:
                 self._away = False
                 _log.warning("the store answers again: the messages of %r go on", self._options.queue)
@@ -169,7 +169,7 @@ class Storing:
         self._stopping.wait(STORE_PAUSE)
         with self._lock:
             if not self._stopping.is_set():
-                self._waiting[:0] = [one for one in batch if one.delivery.channel.is_open]
+                self._waiting[:0] = [waiting for waiting in batch if waiting.delivery.channel.is_open]
 
     # --- dead letters -------------------------------------------------------------------------------------------------
 

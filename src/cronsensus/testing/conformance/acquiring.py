@@ -137,16 +137,16 @@ class Acquiring(StoreTest):
         asks = [AskNamed(jobs[number % 5], key=f"key {number // 10}{number % 5}{number % 2}") for number in range(50)]
         assert 50 == len(set(asks))
         answers = self._answers(asks)
-        claims = [one for one in answers if isinstance(one, Claim)]
+        claims = [answer for answer in answers if isinstance(answer, Claim)]
         assert [(ask.job, ask.key, "s1", Origin.ENQUEUE, 1) for ask in asks] == [
-            (one.job, one.key, one.session, one.origin, one.attempt) for one in claims
+            (claim.job, claim.key, claim.session, claim.origin, claim.attempt) for claim in claims
         ]
-        assert 50 == len({one.token for one in claims}) == len({one.id for one in claims})
-        assert {one.id: (one.job, one.key, State.RUNNING, one.token) for one in claims} == {
+        assert 50 == len({claim.token for claim in claims}) == len({claim.id for claim in claims})
+        assert {claim.id: (claim.job, claim.key, State.RUNNING, claim.token) for claim in claims} == {
             one.id: (one.job, one.key, one.state, one.token) for one in self.all()
         }
         assert [NotWon.LOST] * 50 == self._answers(asks[::-1], by="s2")
-        assert all(self.finish(one).accepted for one in claims)
+        assert all(self.finish(claim).accepted for claim in claims)
 
     def test_each_of_many_keys_has_the_answer_of_its_own(self) -> None:
         self.queue(keep="1h")
@@ -178,7 +178,7 @@ class Acquiring(StoreTest):
             Ask("queue", (minute(5),)),
         ]
         answers = self._answers(asks)
-        won = [one for one in answers if isinstance(one, Claim)]
+        won = [answer for answer in answers if isinstance(answer, Claim)]
         expected = [
             NotWon.LOST, NotWon.LOST, ("waits", 2, "b"), NotWon.LOST, ("cut off", 2, "a"),
             ("kept long enough", 1, None), ("absent", 1, None), NotWon.LOST,
@@ -187,7 +187,8 @@ class Acquiring(StoreTest):
             (scheduled_key(minute(5)), 1, None), NotWon.LOST,
         ]  # fmt: skip
         assert expected == [
-            (one.key, one.attempt, one.fingerprint) if isinstance(one, Claim) else one for one in answers
+            (answer.key, answer.attempt, answer.fingerprint) if isinstance(answer, Claim) else answer
+            for answer in answers
         ]
         assert sorted(one.token for one in won) == [one.token for one in won]
         assert min(one.token for one in won) > running.token
@@ -218,7 +219,7 @@ class Acquiring(StoreTest):
         self.session()
         first, last = AskNamed("queue", key="a"), AskNamed("queue", key="b")
         answers = self._answers([first, Ask("queue", (START,)), Ask("queue", (START + MOST_EARLY,)), last])
-        assert [Claim, Claim, NotWon, Claim] == [type(one) for one in answers]
+        assert [Claim, Claim, NotWon, Claim] == [type(answer) for answer in answers]
         assert NotWon.FULL is answers[2]
 
     def test_one_bad_ask_in_many_and_nothing_is_done(self) -> None:
@@ -267,9 +268,9 @@ class Acquiring(StoreTest):
                 return store.acquire(f"s{thread}", asks if thread % 2 else asks[::-1], lease=LEASE)
 
             answers = [one for got in self.race(want, threads=4) for [one] in got]
-            claims = [one for one in answers if isinstance(one, Claim)]
-            assert sorted((ask.job, str(ask.key)) for ask in asks) == sorted((one.job, one.key) for one in claims)
-            assert 50 == len({one.token for one in claims})
+            claims = [answer for answer in answers if isinstance(answer, Claim)]
+            assert sorted((ask.job, str(ask.key)) for ask in asks) == sorted((claim.job, claim.key) for claim in claims)
+            assert 50 == len({claim.token for claim in claims})
             assert 150 == answers.count(NotWon.LOST)
 
     def _win_key(self, key: str, **more: Any) -> Claim:

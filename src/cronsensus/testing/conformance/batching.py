@@ -63,7 +63,7 @@ class Batching(StoreTest):
         found = self.store.last_of(["queue"], limit=5)["queue"].glances
         assert [second.id, alone.id, first.id] == [one.id for one in found]
         assert [one.listed for one in found] == [None, None, 3]
-        assert [second.id] == [one.id for one in self.store.last_of(["queue"], limit=1)["queue"].glances]
+        assert [second.id] == [glance.id for glance in self.store.last_of(["queue"], limit=1)["queue"].glances]
         assert {first.id} == {one.parent for one in self.store.ran_since(START) if one.parent is not None}
 
     # --- items ------------------------------------------------------------------------------------------------------

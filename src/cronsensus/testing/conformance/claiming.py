@@ -212,7 +212,7 @@ class Claiming(StoreTest):
         self.session("s2")
         self.fill(3)
         claims = self.claim("s2", limit=3)
-        assert [one.token for one in claims] == sorted({one.token for one in claims})
+        assert [claim.token for claim in claims] == sorted({claim.token for claim in claims})
         assert claims[0].token >= to_micros(self.clock.now())
         assert claims[0].token > first.token
         assert claims[-1].token < 2**53  # a number in JSON keeps no more

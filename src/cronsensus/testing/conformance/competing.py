@@ -57,11 +57,12 @@ class Competing(StoreTest):
         claims = [one for answer in answers for one in answer if isinstance(one, Claim)]
         assert UNKNOWN == unknown
         assert [(job, moment(1), "s1", 1, Origin.SCHEDULE, START) for job in jobs] == [
-            (one.job, one.scheduled_for, one.session, one.attempt, one.origin, one.due_at) for one in claims
+            (claim.job, claim.scheduled_for, claim.session, claim.attempt, claim.origin, claim.due_at)
+            for claim in claims
         ]
-        assert 20 == len({one.token for one in claims}) == len({one.id for one in claims})
+        assert 20 == len({claim.token for claim in claims}) == len({claim.id for claim in claims})
         assert [LOST] * 20 == self.sibling().acquire("s2", asks[:-1], lease=LEASE)
-        assert [True] * 20 == [one.accepted for one in settle(self.store, [ended(one) for one in claims])]
+        assert [True] * 20 == [one.accepted for one in settle(self.store, [ended(claim) for claim in claims])]
         assert {moment(1)} == {self.view(job).watermark for job in jobs}
 
     def test_a_full_job_has_its_time_skipped_and_says_so_once(self) -> None:
@@ -213,7 +214,7 @@ class Competing(StoreTest):
         self.session("s2", lease=HOUR)
         assert 1 == len(self._won(moment(1)))
         assert FULL == self._ask(moment(2), by="s2")
-        assert {"s1": LEASE, "s2": HOUR} == {one.id: one.expires_in for one in self.store.sessions()}
+        assert {"s1": LEASE, "s2": HOUR} == {session.id: session.expires_in for session in self.store.sessions()}
 
     def test_an_impossible_time_stops_all_of_it(self) -> None:
         self.queue()
@@ -239,7 +240,7 @@ class Competing(StoreTest):
 
             answers = [one for got in self.race(want) for answer in got for one in answer]
             claims = [one for one in answers if isinstance(one, Claim)]
-            assert limits == Counter(one.job for one in claims)
+            assert limits == Counter(claim.job for claim in claims)
             assert 2 * 9 - len(claims) == answers.count(NotWon.FULL)
             assert 2 * 7 == answers.count(NotWon.LOST)
-            settle(self.store, [ended(one) for one in claims])
+            settle(self.store, [ended(claim) for claim in claims])

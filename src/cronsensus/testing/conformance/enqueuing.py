@@ -87,10 +87,10 @@ class Enqueuing(StoreTest):
         self.session()
         for attempt in (1, 2):
             claims = self.claim()
-            assert expected == {one.key: (one.args, one.kwargs, one.headers) for one in claims}, attempt
-            assert [one.args for one in map(self.look, claims)] == [one.args for one in claims]
-            for one in claims:
-                self.finish(one, State.PENDING if attempt == 1 else State.FAILED, retry_in=SECOND)
+            assert expected == {claim.key: (claim.args, claim.kwargs, claim.headers) for claim in claims}, attempt
+            assert [one.args for one in map(self.look, claims)] == [claim.args for claim in claims]
+            for claim in claims:
+                self.finish(claim, State.PENDING if attempt == 1 else State.FAILED, retry_in=SECOND)
             self.clock.advance(SECOND)
         again = self.store.retry(claims[0].id, by="ann", why="")
         assert headers == self.take().headers

@@ -384,7 +384,9 @@ class Finishing(StoreTest):
             an_end(id=c.id, token=c.token, state=State.SKIPPED),
         ]
         answers = settle(self.store, outcomes)
-        assert [(one.id, one.token) for one in outcomes] == [(answer.id, answer.token) for answer in answers]
+        assert [(outcome.id, outcome.token) for outcome in outcomes] == [
+            (answer.id, answer.token) for answer in answers
+        ]
         assert [True, False, False, True, True] == [answer.accepted for answer in answers]
         assert [State.FAILED, State.PENDING, None, State.PENDING, State.SKIPPED] == [one.state for one in answers]
 

@@ -288,7 +288,7 @@ class Firing(StoreTest):
         assert [True] == self.round()
         assert [minute(3)] == self.nominal()
         assert [VerdictRange(minute(1), minute(2), State.SKIPPED, Reason.COALESCED, 2)] == [
-            one.range for one in self.store.ranges("job")
+            ledger_range.range for ledger_range in self.store.ranges("job")
         ]
 
 

@@ -1,6 +1,6 @@
-"""Fixtures of the suite: an empty store, a clock that stands still, and short helpers for what a cluster does.
+"""Fixtures of the suite: an empty store, a clock that stands still, and short helpers for the acts of a cluster.
 
-Nothing here tests anything. Where a helper asserts, the assertion says that the fixture could not be set up.
+Nothing here tests anything. If a helper asserts, a failure means that the fixture could not be set up.
 """
 
 # ruff: noqa: S101, S608 - pytest explains plain asserts; table names are ours
@@ -45,7 +45,7 @@ DAY = timedelta(days=1)
 LEASE = timedelta(seconds=10)
 EVERY_MINUTE = every("1m", start=START)
 FAR_AHEAD = timedelta(days=2_900_000)
-"""More than there is to come."""
+"""More than there will ever be."""
 THREADS = 8
 
 Answer = TypeVar("Answer")
@@ -61,24 +61,24 @@ EFFECTS = "conformance_effects"
 
 
 class StoreTest:
-    """One empty store per test, opened when it is first needed, and closed after the test."""
+    """An empty store for each test, opened at first use, and closed after the test."""
 
     patience: ClassVar[float] = 60.0
-    """Seconds that a test waits for what has to come, and comes at once unless the store is broken."""
+    """Seconds that a test waits for something that comes at once unless the store is broken."""
 
     def make_store(self, clock: Clock, namespace: str = "default") -> Store:
-        """Open one more handle on the store of this test. Each subclass that tests a store writes it.
+        """Open a further handle on the store of this test. Each subclass that tests a store implements it.
 
-        All handles that a test asks for reach one and the same store, which is empty when the test begins. The store
-        reads ``clock`` and no other. It need not be migrated.
+        All handles of a test reach the same store, which is empty when the test begins. The store reads ``clock`` and
+        no other. It need not be migrated.
         """
         raise NotImplementedError
 
     def make_connection(self) -> Any:
         """Open a connection beside the store, as a user does: SQLAlchemy's, on the database of this test's store.
 
-        To be written where the store says ``transactional_finish``. Asked for several times in a test; the suite closes
-        each and disposes of its engine.
+        To be implemented if the store has ``transactional_finish``. It is called several times in a test; the suite
+        closes each connection and disposes of its engine.
         """
         raise NotImplementedError
 
@@ -90,12 +90,12 @@ class StoreTest:
 
     @cached_property
     def mine(self) -> str:
-        """What the rows of this test are known by in the user's own table; other tests may use it at the same time."""
+        """The mark of this test's rows in the user's own table, which other tests may use at the same time."""
         with self.outside() as connection:
             try:
                 connection.exec_driver_sql(f"CREATE TABLE IF NOT EXISTS {EFFECTS} (test VARCHAR(40), word VARCHAR(40))")
                 connection.commit()
-            except Exception:  # noqa: BLE001 - another test makes it in this very instant; else the next line tells
+            except Exception:  # noqa: BLE001 - another test makes it at the same instant; any other error shows in the next line
                 connection.rollback()
                 connection.exec_driver_sql(f"SELECT word FROM {EFFECTS} WHERE test = ''")
         return uuid.uuid4().hex
@@ -127,7 +127,7 @@ class StoreTest:
     # --- setting up and clearing away -------------------------------------------------------------------------------
 
     def setup_method(self) -> None:
-        """Begin with nothing open."""
+        """Start without open handles."""
         self._opened: list[Store] = []
         self._functions: set[str] = set()
         self._racers: list[Store] = []
@@ -174,7 +174,7 @@ class StoreTest:
         source: Literal["code", "runtime"] = "code",
         **policies: Any,
     ) -> JobSpec:
-        """Return a definition: each minute, unless told otherwise."""
+        """Return a definition: each minute, by default."""
         return JobSpec(
             name=name,
             function=function or name,
@@ -194,7 +194,7 @@ class StoreTest:
         return (store or self.store).define_jobs(chosen, release=release, complete=complete, by=by)
 
     def queue(self, name: str = "queue", **policies: Any) -> str:
-        """Define a job that has no trigger and runs what is enqueued; return its name."""
+        """Define a job without a trigger, for enqueued runs; return its name."""
         self.define(self.job(name, trigger=None, **policies))
         return name
 
@@ -232,7 +232,7 @@ class StoreTest:
         cancel_previous: bool = False,
         next_due: datetime | None = None,
     ) -> Plan:
-        """Write a plan by hand that makes an occurrence for each of ``times``, on what the store says of the job."""
+        """Make a plan by hand with an occurrence for each of ``times``, on the job's present state in the store."""
         state = self.planned(job)
         moved_to = watermark or max([*times, *(verdict.last for verdict in verdicts)])
         return Plan(
@@ -286,18 +286,18 @@ class StoreTest:
         lease: timedelta = LEASE,
         store: Store | None = None,
     ) -> list[Claim]:
-        """Claim what is due, of all functions that the test defined unless told otherwise."""
+        """Claim due occurrences, by default of all functions that the test defined."""
         wanted = self._functions if functions is None else functions
         return take(store or self.store, session, limit, wanted, lease=lease)
 
     def take(self, session: str = "s1", **more: Any) -> Claim:
-        """Claim the one occurrence that is there to be claimed."""
+        """Claim the only occurrence that can be claimed."""
         claims = self.claim(session, **more)
         assert len(claims) == 1
         return claims[0]
 
     def acquire(self, session: str, job: str, **wanted: Any) -> Claim | None:
-        """Acquire one occurrence by its nominal time or its key; ``None``: it is lost."""
+        """Acquire an occurrence by its nominal time or its key; ``None``: it is lost."""
         return win_named(self.store, session, job, **wanted)
 
     def finish(
@@ -312,7 +312,7 @@ class StoreTest:
         waiting: bool = False,
         store: Store | None = None,
     ) -> Settled:
-        """Finish one claim."""
+        """Finish a claim."""
         outcome = an_end(
             id=claim.id,
             token=claim.token,
@@ -330,7 +330,7 @@ class StoreTest:
         self.clock.advance(LEASE + SECOND)
 
     def abandoned(self, session: str = "s1") -> Claim:
-        """Open a session, let it take the one occurrence that is there, and let its lease run out."""
+        """Open a session, let it claim the only occurrence, and let its lease run out."""
         self.session(session)
         claim = self.take(session)
         self.lease_out()
@@ -348,7 +348,7 @@ class StoreTest:
     # --- occurrences ------------------------------------------------------------------------------------------------
 
     def enqueue(self, key: str | None = None, job: str = "queue", **more: Any) -> Enqueued:
-        """Enqueue one item."""
+        """Enqueue an item."""
         return self.store.enqueue([Item(job=job, key=key, **more)])[0]
 
     def fill(self, count: int, job: str = "queue", **more: Any) -> list[int]:
@@ -382,8 +382,8 @@ class StoreTest:
             jobs,
             [(store.history(job.spec.name), store.ranges(job.spec.name)) for job in jobs],
             occurrences,
-            [(store.runs(one.id), store.logs(one.id)) for one in occurrences],
-            [one for one in store.sessions(ended=True) if one.id != PLANNER],
+            [(store.runs(occurrence.id), store.logs(occurrence.id)) for occurrence in occurrences],
+            [session for session in store.sessions(ended=True) if session.id != PLANNER],
             store.locks(),
             store.trail(limit=1000),
         ]
@@ -391,9 +391,9 @@ class StoreTest:
     # --- threads ----------------------------------------------------------------------------------------------------
 
     def race(self, act: Callable[[Store, int], Answer], threads: int = THREADS) -> list[Answer]:
-        """Let that many threads, each with a handle of its own, ``act`` in the same instant; return what each got.
+        """Let that many threads, each with its own handle, ``act`` at the same instant; return their results.
 
-        ``act`` is given the handle and the number of the thread. An exception in a thread is raised here.
+        ``act`` gets the handle and the number of the thread. An exception in a thread is raised here.
         """
         while len(self._racers) < threads:
             self._racers.append(self.sibling())
@@ -401,7 +401,7 @@ class StoreTest:
 
 
 def race(handles: Sequence[Store], act: Callable[[Store, int], Answer]) -> list[Answer]:
-    """Let one thread for each handle ``act`` in the same instant; return what each got."""
+    """Let a thread for each handle ``act`` at the same instant; return their results."""
     barrier = threading.Barrier(len(handles))
     answers: dict[int, Answer] = {}
     errors: list[BaseException] = []
@@ -425,7 +425,7 @@ def race(handles: Sequence[Store], act: Callable[[Store, int], Answer]) -> list[
 
 
 def a_session(id: str, *, release: str = "r1", is_node: bool = True) -> SessionSpec:  # noqa: A002 - the field's own word
-    """Return the description of a node, or of one that takes no turn."""
+    """Return the description of a node, or of a process that is no node."""
     return SessionSpec(
         id=id,
         node=f"node of {id}",
@@ -490,7 +490,7 @@ HOSTILE_KEYS = (
     "ﬀ",
     "ff",
 )
-"""Keys may be any text; these are all different too."""
+"""Keys may be any text; these are all different, too."""
 
 
 def state_of(store: Store, job: str = "job") -> JobState | None:

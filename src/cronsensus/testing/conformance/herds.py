@@ -35,10 +35,14 @@ class Herds(StoreTest):
 
     def claimed(self, done: Done) -> list[str]:
         """Return of which jobs claims are; each is of the first minute, and running, under a token of its own."""
-        assert {(minute(1), minute(1), 1)} >= {(one.scheduled_for, one.due_at, one.attempt) for one in done.claims}
-        assert len(done.claims) == len({one.token for one in done.claims}) == len({one.id for one in done.claims})
-        assert all(State.RUNNING is self.look(one).state for one in done.claims)
-        return [one.job for one in done.claims]
+        assert {(minute(1), minute(1), 1)} >= {
+            (claim.scheduled_for, claim.due_at, claim.attempt) for claim in done.claims
+        }
+        assert (
+            len(done.claims) == len({claim.token for claim in done.claims}) == len({claim.id for claim in done.claims})
+        )
+        assert all(State.RUNNING is self.look(claim).state for claim in done.claims)
+        return [claim.job for claim in done.claims]
 
     def test_of_a_herd_the_highest_priority_is_claimed_first(self) -> None:
         done = self.decide_and_claim(*self.herd("a", "b", "c", priority=5))
@@ -50,7 +54,7 @@ class Herds(StoreTest):
         a, b, c = self.herd("a", "b", "c")
         later = replace(a.occurrences[0], due_at=minute(1) + SECOND)
         done = self.decide_and_claim(replace(a, occurrences=(later,)), b, c, ahead=SECOND)
-        assert ["b", "c", "a"] == [one.job for one in done.claims]
+        assert ["b", "c", "a"] == [claim.job for claim in done.claims]
         a_row = self.look(done.claims[-1])
         assert (minute(1) + SECOND, minute(1) + SECOND) == (a_row.due_at, a_row.started_at)
 

@@ -188,7 +188,7 @@ class Operating(StoreTest):
         self.clock.advance(MINUTE)
         assert [True] == self.round()
         assert [VerdictRange(minute(2), minute(4), State.SKIPPED, Reason.PAUSED, 3)] == [
-            one.range for one in self.store.ranges("job")
+            ledger_range.range for ledger_range in self.store.ranges("job")
         ]
         assert [minute(1), minute(5)] == self.nominal()
 

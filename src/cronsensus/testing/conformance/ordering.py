@@ -23,7 +23,7 @@ class Ordering(StoreTest):
         """Claim; return the ids in the order of claims."""
         more.setdefault("functions", tuple(self._functions))
         want = Want(limit=limit, lease=LEASE, oldest=oldest, **more)
-        return [one.id for one in self.store.step(session, Step(want=want)).claims]
+        return [claim.id for claim in self.store.step(session, Step(want=want)).claims]
 
     def batch_of(self, count: int) -> tuple[Claim, list[int]]:
         """Let a batch run whose items are enqueued; return it, and their ids."""

@@ -145,7 +145,7 @@ class Pruning(StoreTest):
         ]
         self.fire(verdicts=ranges)
         assert 1 == self.store.prune(minute(5))
-        assert [ranges[1]] == [one.range for one in self.store.ranges("job")]
+        assert [ranges[1]] == [ledger_range.range for ledger_range in self.store.ranges("job")]
         assert minute(2) == self.view().horizon
 
     def test_no_call_deletes_more_than_its_limit(self) -> None:
@@ -174,7 +174,7 @@ class Pruning(StoreTest):
         self.session("lives", lease=10 * DAY)
         self.clock.advance(2 * HOUR)
         assert 0 == self.store.prune()
-        assert {"young", "lives"} == {one.id for one in self.store.sessions(ended=True)}
+        assert {"young", "lives"} == {session.id for session in self.store.sessions(ended=True)}
 
     def test_runs_outlive_the_session_that_made_them(self) -> None:
         self.queue()

@@ -199,7 +199,7 @@ class Racing(StoreTest):
                 return len(store.close_session(name) if thread % 2 else store.reclaim([name]))
 
             assert 1 == sum(self.race(end))
-            view = next(one for one in self.store.sessions(ended=True) if one.id == name)
+            view = next(session for session in self.store.sessions(ended=True) if session.id == name)
             assert view.state in {"closed", "dead"}
             found = self.look(claim)
             assert (view.state == "dead") == (self.runs(claim)[-1].end == "crashed")
@@ -285,7 +285,7 @@ class Racing(StoreTest):
 
             self.race(act)
             assert State.RUNNING is self.look(made).state
-            assert LEASE == next(one.expires_in for one in self.store.sessions() if one.id == name)
+            assert LEASE == next(session.expires_in for session in self.store.sessions() if session.id == name)
             self.store.close_session(name)
             self.store.cancel(made.id, by="ann", why="")
 
@@ -358,9 +358,9 @@ class Racing(StoreTest):
         def work(store: Store, thread: int) -> list[int]:
             store.enqueue([Item(job="queue", key=f"{thread} {number}") for number in range(5)])
             claims = take(store, f"s{thread}", 5, ["queue"], lease=LEASE)
-            answers = settle(store, [an_end(id=one.id, token=one.token, state=State.SUCCEEDED) for one in claims])
+            answers = settle(store, [an_end(id=claim.id, token=claim.token, state=State.SUCCEEDED) for claim in claims])
             assert all(answer.accepted for answer in answers)
-            return [one.id for one in claims]
+            return [claim.id for claim in claims]
 
         done = [one for ids in race([self.store] * THREADS, work) for one in ids]
         assert len(set(done)) == len(done)
@@ -377,8 +377,8 @@ class Racing(StoreTest):
         for claim in self.claim():
             self.finish(claim, State.FAILED)
             answers = self.race(lambda store, number, of=claim.id: store.retry(of, by=f"s{number}"))  # type: ignore[misc]
-            assert [True] == [one.created for one in answers if one.created]
-            assert 1 == len({one.id for one in answers})
+            assert [True] == [answer.created for answer in answers if answer.created]
+            assert 1 == len({answer.id for answer in answers})
         assert 2 * self.TURNS == len(self.all())
 
     def test_a_form_that_all_send_is_one_run(self) -> None:

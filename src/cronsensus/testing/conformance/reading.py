@@ -177,7 +177,7 @@ class Reading(StoreTest):
 
         def found(since: int | None = None, until: int | None = None) -> list[VerdictRange]:
             start, end = (None if number is None else minute(number) for number in (since, until))
-            return [one.range for one in self.store.ranges("job", since=start, until=end)]
+            return [ledger_range.range for ledger_range in self.store.ranges("job", since=start, until=end)]
 
         assert ranges == found()
         assert ranges[1:] == found(since=3) == found(since=6)
@@ -211,13 +211,13 @@ class Reading(StoreTest):
         found = self.store.last_of(["b", "nobody", "a", "idle", "a"], limit=3)
         assert {"a", "b", "idle"} == set(found)
         for name, numbers in made.items():
-            assert numbers[:0:-1] == [one.id for one in found[name].glances]
-            for one in found[name].glances:
-                whole = self.look(one.id)
-                assert (whole.job, whole.state, whole.scheduled_for) == (one.job, one.state, one.scheduled_for)
-                assert (whole.due_at, whole.crashes, whole.failures) == (one.due_at, one.crashes, one.failures)
-                assert (whole.node, whole.reason, whole.created_at) == (one.node, one.reason, one.created_at)
-                assert (whole.started_at, whole.finished_at) == (one.started_at, one.finished_at)
+            assert numbers[:0:-1] == [glance.id for glance in found[name].glances]
+            for glance in found[name].glances:
+                whole = self.look(glance.id)
+                assert (whole.job, whole.state, whole.scheduled_for) == (glance.job, glance.state, glance.scheduled_for)
+                assert (whole.due_at, whole.crashes, whole.failures) == (glance.due_at, glance.crashes, glance.failures)
+                assert (whole.node, whole.reason, whole.created_at) == (glance.node, glance.reason, glance.created_at)
+                assert (whole.started_at, whole.finished_at) == (glance.started_at, glance.finished_at)
         assert ((), ()) == (found["idle"].glances, found["idle"].ranges)
         assert {} == self.store.last_of([])
 

@@ -42,9 +42,9 @@ class Reserving(StoreTest):
         self.session()
         ids = self.fill(5)
         claims = self.reserve(2, 2)
-        assert ids[:4] == [one.id for one in claims]
-        assert [False, False, True, True] == [one.reserved for one in claims]
-        assert [False, False, True, True] == [self.look(one).reserved for one in claims]
+        assert ids[:4] == [claim.id for claim in claims]
+        assert [False, False, True, True] == [claim.reserved for claim in claims]
+        assert [False, False, True, True] == [self.look(claim).reserved for claim in claims]
         assert ids[4:] == [one.id for one in self.reserve(9, 9)]
 
     def test_reserved_run_is_recorded_from_when_it_began(self) -> None:
@@ -134,7 +134,7 @@ class Reserving(StoreTest):
         assert first == [one.id for one in self.reserve(1, 9)]
         claims = self.reserve(1, 9)
         assert (careful.id, False) == (claims[0].id, claims[0].reserved)
-        assert [True, True] == [one.reserved for one in claims[1:]]
+        assert [True, True] == [claim.reserved for claim in claims[1:]]
 
     def test_an_occurrence_that_waits_its_turn_is_not_reserved(self) -> None:
         self.define(self.job(overlap="queue"))

@@ -166,7 +166,7 @@ class Retiring(StoreTest):
         self.fire(minute(1))
         self.clock.advance(3 * MINUTE + SECOND)
         self.store.retire("job", by="ann", why="")
-        written = [one.range for one in self.store.ranges("job")]
+        written = [ledger_range.range for ledger_range in self.store.ranges("job")]
         assert [VerdictRange(minute(2), minute(4), State.MISSED, Reason.RETIRED, 3)] == written
         assert minute(4) == self.view().watermark
 
@@ -183,7 +183,7 @@ class Retiring(StoreTest):
         self.define(self.job(trigger=every("30s", start=START)))
         self.clock.advance(MINUTE)
         self.store.retire("job", by="ann", why="")
-        written = [one.range for one in self.store.ranges("job")]
+        written = [ledger_range.range for ledger_range in self.store.ranges("job")]
         assert [VerdictRange(minute(1), minute(3), State.MISSED, Reason.RETIRED, 4)] == written
 
     def test_after_a_clock_that_was_set_back_a_retirement_leaves_nothing_undecided(self) -> None:
@@ -192,7 +192,7 @@ class Retiring(StoreTest):
         self.define(self.job(trigger=every("30s", start=START)))
         self.clock.step(-4 * MINUTE)
         self.store.retire("job", by="ann", why="")
-        written = [one.range for one in self.store.ranges("job")]
+        written = [ledger_range.range for ledger_range in self.store.ranges("job")]
         assert [VerdictRange(minute(1), minute(5), State.MISSED, Reason.RETIRED, 5)] == written
         assert minute(5) == self.view().watermark
         assert [START, minute(5), minute(5)] == [era.since for era in self.store.history("job").eras]

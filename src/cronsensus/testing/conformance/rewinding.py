@@ -89,7 +89,7 @@ class Rewinding(StoreTest):
         assert audit(self.store).ok
         self.clock.advance(5 * MINUTE)
         self.round()
-        assert [minute(10), minute(14)] == [one.range.last for one in self.store.ranges("job")]
+        assert [minute(10), minute(14)] == [ledger_range.range.last for ledger_range in self.store.ranges("job")]
         assert audit(self.store).ok
 
     def test_a_definition_made_while_the_clock_was_ahead_rules_from_now_on(self) -> None:

@@ -270,7 +270,7 @@ class Sessions(StoreTest):
         self.session("node")
         self.session("no node", is_node=False)
         assert ("node",) == self.store.look().sessions
-        assert {"no node": False, "node": True} == {one.id: one.is_node for one in self.store.sessions()}
+        assert {"no node": False, "node": True} == {session.id: session.is_node for session in self.store.sessions()}
 
     def test_a_guest_defines_nothing_that_others_wait_for(self) -> None:
         self.define(self.job("a"), self.job("b"), release="old", complete=True)
@@ -286,7 +286,7 @@ class Sessions(StoreTest):
         self.session("no node", is_node=False, lease=HOUR)
         claim = self.acquire("no node", queue, key="once", lease=LEASE)
         assert claim is not None
-        assert ["no node"] == [one.id for one in self.store.look().holders]
+        assert ["no node"] == [holder.id for holder in self.store.look().holders]
         assert self.finish(claim).accepted
 
     def test_a_guest_that_is_overdue_with_a_run_is_watched_and_others_are_not(self) -> None:
@@ -297,11 +297,11 @@ class Sessions(StoreTest):
         self.session("node")
         self.take("node", limit=1)
         assert self.acquire("no node", queue, key="once", lease=LEASE) is not None
-        assert ["no node", "node"] == [one.id for one in self.store.look().holders]
+        assert ["no node", "node"] == [holder.id for holder in self.store.look().holders]
         self.lease_out()
         view = self.store.look()
-        assert ["no node", "node"] == [one.id for one in view.holders]
-        assert all(one.expires_in <= timedelta(0) for one in view.holders)
+        assert ["no node", "node"] == [holder.id for holder in view.holders]
+        assert all(holder.expires_in <= timedelta(0) for holder in view.holders)
         assert () == view.sessions
         self.store.reclaim()
         assert () == self.store.look().holders
@@ -310,8 +310,8 @@ class Sessions(StoreTest):
         for number in range(5):
             self.session(f"s{number}", lease=HOUR)
             self.clock.advance(1)
-        assert ["s4", "s3", "s2", "s1", "s0"] == [one.id for one in self.store.sessions()]
-        assert ["s4", "s3"] == [one.id for one in self.store.sessions(limit=2)]
+        assert ["s4", "s3", "s2", "s1", "s0"] == [session.id for session in self.store.sessions()]
+        assert ["s4", "s3"] == [session.id for session in self.store.sessions(limit=2)]
 
     def test_ended_sessions_are_shown_only_if_asked_for(self) -> None:
         self.session("overdue")
@@ -319,8 +319,8 @@ class Sessions(StoreTest):
         self.session("closed")
         self.store.close_session("closed")
         self.session("lives")
-        assert {"overdue", "lives"} == {one.id for one in self.store.sessions()}
-        assert {"overdue", "lives", "closed"} == {one.id for one in self.store.sessions(ended=True)}
+        assert {"overdue", "lives"} == {session.id for session in self.store.sessions()}
+        assert {"overdue", "lives", "closed"} == {session.id for session in self.store.sessions(ended=True)}
 
     def test_the_remaining_lease_of_an_overdue_session_is_negative(self) -> None:
         self.session()
@@ -369,7 +369,7 @@ class Sessions(StoreTest):
         declares = {"cleanup": "billing.cleanup(größe)", "charge": "billing.charge()"}
         self.store.open_session(replace(a_session("s1"), declares=declares), lease=LEASE)
         self.session("s2")
-        assert {"s1": declares, "s2": {}} == {one.id: one.declares for one in self.sibling().sessions()}
+        assert {"s1": declares, "s2": {}} == {session.id: session.declares for session in self.sibling().sessions()}
 
     def test_a_run_taken_over_is_due_within_a_second_also_after_a_clock_set_back(self) -> None:
         claim = self.holding()

@@ -113,7 +113,7 @@ class Stepping(StoreTest):
         [job] = self.store.look().jobs
         done = self.step(plans=(plan_of(job, self.clock.now()),), want=self.wish())
         assert (True,) == done.carried_out
-        assert [minute(1)] == [one.scheduled_for for one in done.claims]
+        assert [minute(1)] == [claim.scheduled_for for claim in done.claims]
         assert self.clock.now() == done.claims[0].claimed_at
         [session] = self.store.sessions()
         assert LEASE == session.expires_in
@@ -149,7 +149,7 @@ class Stepping(StoreTest):
         self.under_way(0)
         self.fill(2)
         high = self.enqueue(priority=5)
-        assert [high.id] == [one.id for one in self.step(want=self.wish(1)).claims]
+        assert [high.id] == [claim.id for claim in self.step(want=self.wish(1)).claims]
 
     def test_step_that_wants_nothing_claims_nothing(self) -> None:
         self.under_way(0)
@@ -162,7 +162,7 @@ class Stepping(StoreTest):
         late = self.enqueue(expires_in=SECOND)
         self.clock.advance(2)
         made = self.enqueue()
-        assert [made.id] == [one.id for one in self.step(want=self.wish()).claims]
+        assert [made.id] == [claim.id for claim in self.step(want=self.wish()).claims]
         assert (State.MISSED, Reason.LATE) == (self.look(late).state, self.look(late).reason)
 
     def test_step_closes_what_its_own_plan_made_too_late(self) -> None:
@@ -226,7 +226,7 @@ class Stepping(StoreTest):
         short = self.step(plans=(plan,), want=self.wish(ahead=SHORTLY - MICROSECOND))
         assert ((False,), ()) == (short.carried_out, short.claims)
         done = self.step(plans=(plan,), want=self.wish(ahead=SHORTLY))
-        assert ((True,), [minute(1)]) == (done.carried_out, [one.due_at for one in done.claims])
+        assert ((True,), [minute(1)]) == (done.carried_out, [claim.due_at for claim in done.claims])
         assert self.clock.now() == done.claims[0].claimed_at
         assert minute(1) == self.look(done.claims[0]).started_at
 
@@ -234,7 +234,7 @@ class Stepping(StoreTest):
         self.under_way(0)
         soon = self.enqueue(delay=SHORTLY)
         self.enqueue(delay=SHORTLY + MICROSECOND)
-        assert [soon.id] == [one.id for one in self.step(want=self.wish(ahead=SHORTLY)).claims]
+        assert [soon.id] == [claim.id for claim in self.step(want=self.wish(ahead=SHORTLY)).claims]
 
     @pytest.mark.parametrize("ahead", [-MICROSECOND, MOST_AHEAD + MICROSECOND])
     def test_step_too_far_ahead_is_refused_before_anything_is_written(self, ahead: timedelta) -> None:

@@ -115,7 +115,7 @@ def settle(store: Store, ends: Sequence[End]) -> list[Settled]:
 
 def give_back(store: Store, claims: Sequence[Claim], *, cut: Cut | None = None) -> list[bool]:
     """Give claims back; ``False`` where a claim is no longer current."""
-    return list(store.step(PLANNER, Step(give_back=tuple(GiveBack(claim=one, cut=cut) for one in claims))).returned)
+    return list(store.step(PLANNER, Step(give_back=tuple(GiveBack(claim=claim, cut=cut) for claim in claims))).returned)
 
 
 def _living(store: Store, session: str, step: Step) -> Done:
