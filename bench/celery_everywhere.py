@@ -105,10 +105,10 @@ def bench(places: Places, options: Options) -> list[Row]:
             ("3 workers -B", [("worker", "-c", "2", "-B")] * 3),
         )
         for name, commands in setups:
-            rows += [
-                count_bare(places, broker, name, commands),
-                *measure_times(places, broker, name, commands, seconds),
-            ]
+            say(f"  {name}, bare")
+            runs = count_bare(places, broker, commands)
+            rows.append(Row("celery", f"{name}, bare: runs of each second", f"{runs:.1f}"))
+            rows += measure_times(places, broker, name, commands, seconds)
         with RabbitmqServer() as rabbitmq:
             name, commands = setups[0]
             rows += measure_times(places, broker, f"{name}, RabbitMQ", commands, seconds, queue=rabbitmq.url)
@@ -153,15 +153,13 @@ def measure_times(
     ]  # fmt: skip
 
 
-def count_bare(places: Places, broker: str, name: str, commands: list[tuple[str, ...]]) -> Row:
+def count_bare(places: Places, broker: str, commands: list[tuple[str, ...]]) -> float:
     """Return how often each second is run without the guard."""
-    say(f"  {name}, bare")
     with machines(places, broker, guarded=False) as bare:
         for command in commands:
             bare.start(*command)
         time.sleep(START + 6)
-        runs = len([line for line in bare.lines("tick") if time.time() - float(line[-1]) < 6]) / 6
-    return Row("celery", f"{name}, bare: runs of each second", f"{runs:.1f}")
+        return len([line for line in bare.lines("tick") if time.time() - float(line[-1]) < 6]) / 6
 
 
 def measure_redbeat(places: Places, broker: str, seconds: int, *, guarded: bool) -> Row:

@@ -34,18 +34,24 @@ def test_wait_where_all_nodes_drain_is_for_another(cluster: HandCluster) -> None
     cluster.every("tick")
     cluster.store.drain(cluster.join(), by="ada", why="")
     fired(cluster)
-    assert waits(cluster).cause is Cause.NODE_WITHOUT_DRAIN
+    found = waits(cluster)
+    assert found.cause is Cause.NODE_WITHOUT_DRAIN
+    assert "take nothing new (node-1): start another" in found.text
 
 
 @pytest.mark.parametrize(
-    ("policies", "cause"),
+    ("policies", "cause", "text"),
     [
-        ({"overlap": "allow", "concurrency": 1}, Cause.CONCURRENCY),
-        ({"overlap": "queue"}, Cause.OVERLAP),
+        (
+            {"overlap": "allow", "concurrency": 1},
+            Cause.CONCURRENCY,
+            "No more than 1 of tick may run at a time (concurrency), and there are: run 1 on node-1.",
+        ),
+        ({"overlap": "queue"}, Cause.OVERLAP, "It waits for run 1, which is running (overlap=queue)."),
     ],
 )
 def test_wait_behind_a_running_one_names_the_policy(
-    cluster: HandCluster, policies: dict[str, Any], cause: Cause
+    cluster: HandCluster, policies: dict[str, Any], cause: Cause, text: str
 ) -> None:
     cluster.every("tick", **policies)
     cluster.join()
@@ -53,8 +59,7 @@ def test_wait_behind_a_running_one_names_the_policy(
     cluster.claim()
     fired(cluster)
     found = waits(cluster)
-    assert found.cause is cause
-    assert "run 1" in found.text
+    assert (found.cause, found.text) == (cause, text)
 
 
 def test_wait_on_full_nodes_is_for_a_slot(cluster: HandCluster) -> None:
@@ -63,7 +68,9 @@ def test_wait_on_full_nodes_is_for_a_slot(cluster: HandCluster) -> None:
     fired(cluster)
     cluster.claim()
     fired(cluster)
-    assert waits(cluster).cause is Cause.SLOT
+    found = waits(cluster)
+    assert found.cause is Cause.SLOT
+    assert "Every node is full" in found.text
 
 
 def test_wait_for_a_retry_is_for_its_due_time(cluster: HandCluster) -> None:
@@ -80,8 +87,12 @@ def test_wait_on_nodes_with_room_is_first_for_their_look_then_for_the_function(c
     cluster.every("tick", "1h")
     cluster.join()
     fired(cluster, 3600)
-    assert waits(cluster).cause is Cause.LOOK
+    found = waits(cluster)
+    assert found.cause is Cause.LOOK
+    assert "a node will take it within moments" in found.text
     cluster.advance(60)
     found = waits(cluster)
     assert found.cause is Cause.FUNCTION
+    assert "none of them has the function 'tick'" in found.text
+    assert "node-1 (release r1)" in found.text
     assert len(found.sentences) == 2

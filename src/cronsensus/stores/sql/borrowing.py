@@ -6,7 +6,6 @@ SQLAlchemy, never straight to a driver, because the driver may be another one th
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -21,8 +20,12 @@ from cronsensus.stores.sql.dialect import Dialect, Reading
 from cronsensus.stores.sql.engine import Kept
 from cronsensus.stores.sql.queries import LIST, Query
 from cronsensus.stores.sql.sending import NONE, Begin, Pending
-from cronsensus.stores.sql.users_connection import OfSqlalchemy, wrap_driver
+from cronsensus.stores.sql.users_connection import OfSqlalchemy, through_sqlalchemy, wrap_driver
 from cronsensus.stores.values import StoreCapabilities
+
+_AWAIT = (
+    "await session.run_sync(run.complete_in)    or, with a result: await session.run_sync(run.complete_in, result=...)"
+)
 
 
 @contextmanager
@@ -36,17 +39,17 @@ def borrow_connection(given: Any, engine: Engine) -> Iterator[Connection]:
     Raises:
         UnsupportedTransaction: it is something else, of another database, or commits each statement by itself.
     """
-    connection = _through_sqlalchemy(given)
-    if connection is None and isinstance(given, _connection_class(engine)):
-        connection = alchemy.Connection(engine, connection=_NotOurs(given))
-    if connection is None:
+    theirs = through_sqlalchemy(given, _AWAIT)
+    if theirs is None and isinstance(given, getattr(engine.dialect.dbapi, "Connection", _NotOurs)):
+        theirs = OfSqlalchemy(alchemy.Connection(engine, connection=_NotOurs(given)), alchemy)
+    if theirs is None:
         raise UnsupportedTransaction(_unusable_error(given, engine))
+    connection: alchemy.Connection = theirs.connection
     if connection.dialect.name != engine.dialect.name:
         raise UnsupportedTransaction(
             f"this connection leads to {connection.dialect.name}, and the store is {engine.dialect.name}: effects and "
             "result can commit together only in one database; give a connection to the store's own"
         )
-    theirs = OfSqlalchemy(connection, alchemy)
     if theirs.commits_each():
         raise UnsupportedTransaction(
             "this connection commits each statement by itself (autocommit), so the result would be recorded without "
@@ -54,28 +57,6 @@ def borrow_connection(given: Any, engine: Engine) -> Iterator[Connection]:
         )
     with theirs.ready():
         yield Connection(connection, ours=False)
-
-
-def _through_sqlalchemy(given: Any) -> alchemy.Connection | None:
-    """Return the connection behind SQLAlchemy's own objects; these are known only if the caller has imported them."""
-    if isinstance(given, alchemy.Connection):
-        return given
-    orm, aio = sys.modules.get("sqlalchemy.orm"), sys.modules.get("sqlalchemy.ext.asyncio")
-    if orm is not None and isinstance(given, (orm.Session, orm.scoped_session)):
-        connection: alchemy.Connection = given.connection()
-        return connection
-    if aio is not None and isinstance(given, (aio.AsyncSession, aio.AsyncConnection, aio.async_scoped_session)):
-        raise UnsupportedTransaction(
-            f"run.complete_in() cannot await, and this is an {type(given).__name__}; write: "
-            "await session.run_sync(run.complete_in)    or, with a result: "
-            "await session.run_sync(run.complete_in, result=...)"
-        )
-    return None
-
-
-def _connection_class(engine: Engine) -> type[Any]:
-    found: type[Any] = getattr(engine.dialect.dbapi, "Connection", _NotOurs)
-    return found
 
 
 def _unusable_error(given: Any, engine: Engine) -> str:

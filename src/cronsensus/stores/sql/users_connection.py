@@ -185,7 +185,7 @@ def wrap_connection(given: Any, verb: str) -> UsersConnection:
     Raises:
         UnsupportedTransaction: it is something else, or commits each statement by itself.
     """
-    found = _through_sqlalchemy(given, verb) or _through_django(given) or wrap_driver(given)
+    found = through_sqlalchemy(given, f"await job.a{verb}(session, …)") or _through_django(given) or wrap_driver(given)
     if found is None:
         raise UnsupportedTransaction(_unusable_error(given, verb))
     require_transaction(verb, commits_each=found.commits_each())
@@ -205,12 +205,20 @@ def require_transaction(verb: str, *, commits_each: bool) -> None:
         )
 
 
-def _through_sqlalchemy(given: Any, verb: str) -> UsersConnection | None:
-    """Wrap SQLAlchemy's own objects; they can be recognised only if the caller has imported SQLAlchemy."""
+def through_sqlalchemy(given: Any, awaits: str) -> OfSqlalchemy | None:
+    """Wrap SQLAlchemy's own objects; they can be recognised only if the caller has imported SQLAlchemy.
+
+    Args:
+        given: what may be one.
+        awaits: what to write in its place where it has to be awaited.
+
+    Raises:
+        UnsupportedTransaction: it has to be awaited, or is a session with several databases.
+    """
     alchemy, orm = sys.modules.get("sqlalchemy"), sys.modules.get("sqlalchemy.orm")
     aio = sys.modules.get("sqlalchemy.ext.asyncio")
     if aio is not None and isinstance(given, (aio.AsyncSession, aio.AsyncConnection, aio.async_scoped_session)):
-        raise UnsupportedTransaction(f"{type(given).__name__} has to be awaited; write: await job.a{verb}(session, …)")
+        raise UnsupportedTransaction(f"{type(given).__name__} has to be awaited; write: {awaits}")
     session = None
     if orm is not None and isinstance(given, (orm.Session, orm.scoped_session)):
         session = given() if isinstance(given, orm.scoped_session) else given
@@ -392,7 +400,7 @@ class OfSqlalchemy(UsersConnection):
 
     def __init__(self, connection: Any, alchemy: Any, session: Any = None) -> None:
         """Wrap a connection; ``session``: the ORM session that it belongs to."""
-        self._connection, self._alchemy, self._session = connection, alchemy, session
+        self.connection, self._alchemy, self._session = connection, alchemy, session
         name = connection.dialect.name
         self.database = _DATABASES.get(name, name)
         self.takes_names = connection.dialect.paramstyle != "pyformat"
@@ -420,28 +428,28 @@ class OfSqlalchemy(UsersConnection):
     @property
     def is_open(self) -> bool:
         """Whether a transaction is open, as far as that is known."""
-        raw = self._connection.connection.driver_connection
+        raw = self.connection.connection.driver_connection
         return bool(getattr(raw, "in_transaction", True))
 
     @property
     def is_two_phase(self) -> bool:
         """Whether the transaction is two-phase."""
-        return isinstance(self._connection.get_transaction(), self._alchemy.TwoPhaseTransaction)
+        return isinstance(self.connection.get_transaction(), self._alchemy.TwoPhaseTransaction)
 
     def commits_each(self) -> bool:
         """Whether the next statement would be committed at once."""
-        by_itself = self._connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
+        by_itself = self.connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
         return bool(
             by_itself or (self._awaited_commits_each() if self._driver is None else self._driver.commits_each())
         )
 
     def _awaited_commits_each(self) -> bool:
         """Whether an async driver commits each: ``isolation_level=`` of the engine is no option of its connections."""
-        dialect = self._connection.dialect
+        dialect = self.connection.dialect
         if self.database == "sqlite" and self.is_open:
             return False
         try:
-            return bool(dialect.detect_autocommit_setting(self._connection.connection.dbapi_connection))
+            return bool(dialect.detect_autocommit_setting(self.connection.connection.dbapi_connection))
         except (AttributeError, NotImplementedError):  # before SQLAlchemy 2.0.43, or a dialect of another package
             return getattr(dialect, "_on_connect_isolation_level", None) == "AUTOCOMMIT"
 
@@ -453,15 +461,15 @@ class OfSqlalchemy(UsersConnection):
                 yield
             return
         if self.database == "sqlite" and not self.is_open:  # of an async driver
-            self._connection.exec_driver_sql("BEGIN IMMEDIATE")
+            self.connection.exec_driver_sql("BEGIN IMMEDIATE")
         yield
 
     def execute_text(self, text: str, values: Mapping[str, Any]) -> Answer:
         """Run the text of a statement."""
         if self.takes_names:
-            found = self._connection.execute(self._alchemy.text(text), dict(values))
+            found = self.connection.execute(self._alchemy.text(text), dict(values))
         else:
-            found = self._connection.exec_driver_sql(text, dict(values))
+            found = self.connection.exec_driver_sql(text, dict(values))
         if found.returns_rows:
             return Answer([tuple(row) for row in found.all()])
         return Answer((), getattr(found, "lastrowid", None))

@@ -1,5 +1,8 @@
 """What stands in a space, written by hand, and one script that runs on it alone.
 
+The tests with it are for what the suite of stores cannot see: the keys that a script leaves behind, damaged rows, the
+size of a page, and what comes between a look and a write.
+
 A state is what its keys hold: a hash, ``Scores`` (a sorted set), a set or a list. Times are counted from ``NOW``, which
 is the time of the server's clock for each script.
 """

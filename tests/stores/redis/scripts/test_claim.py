@@ -7,7 +7,6 @@ from tests.stores.redis.scripts.by_hand import (
     Case,
     J,
     K,
-    L,
     Place,
     Scores,
     State,
@@ -34,7 +33,6 @@ LARGEST_COUNT = 2**31 - 1
 TOLD = said(want=(10, "digest", None, {}, LEASE))
 BASE = merged(meta(), session())
 NONE = done()
-LOST = done(lost=True)
 
 
 def claimed(n: int, token: int, of: str = J, **fields: object) -> list[object]:
@@ -101,35 +99,6 @@ WRITTEN = [
         ),
     ),
     Case(
-        "several of two jobs, each under a token of its own",
-        world(BASE, meta(token=None), job(), job(K, "other"), pending(1), pending(2), pending(3, K)),
-        TOLD,
-        done(
-            taken=[
-                at(0),
-                [claimed(1, NOW), claimed(2, NOW + 1), claimed(3, NOW + 2, K)],
-                [[J, "spec of job"], [K, "spec of other"]],
-            ]
-        ),
-        merged(
-            STARTED,
-            job(),
-            job(K, "other"),
-            running(1, token=at(0), started=at(0)),
-            running(2, token=at(1), started=at(0)),
-            running(3, K, token=at(2), started=at(0)),
-            meta(token=at(2)),
-        ),
-    ),
-    Case("nothing waits", merged(BASE, job()), TOLD, NONE),
-    Case(
-        "a lease that ends now is over",
-        world(meta(), session(until=0), job(), pending(1)),
-        TOLD,
-        LOST,
-    ),
-    Case("a session that is not open", world(meta(), job(), pending(1)), TOLD, LOST),
-    Case(
         "other functions, and not told", world(BASE, job(), pending(1)), said(want=(10, "new", None, {}, LEASE)), False
     ),
     Case(
@@ -152,48 +121,6 @@ def test_a_claim_answers_and_leaves_no_more_and_no_less(case: Case, place: Place
 
 
 LIMITED = job(concurrency="1")
-GONE = row(9, state="succeeded")
-ORDER: list[tuple[str, State, list[int]]] = [
-    ("by due time", world(pending(2, due=at(-8)), pending(1, due=at(-2)), pending(3, due=at(-5))), [2, 3, 1]),
-    (
-        "over several jobs",
-        world(pending(1, due=at(-1)), pending(2, K, due=at(-2)), pending(3, L, due=at(-3))),
-        [3, 2, 1],
-    ),
-    ("of one time the oldest", world(pending(1), pending(3), pending(2, K)), [1, 2, 3]),
-    (
-        "what is due in this very moment",
-        world(pending(1, origin="startup", due=at(0)), pending(2, origin="manual", due=at(0))),
-        [1, 2],
-    ),
-    ("not what is due later", world(pending(1, due=at(1)), pending(2, K, origin="manual", due=at(1))), []),
-    (
-        "a line goes on after another one",
-        world(pending(1, due=at(-9)), pending(3, due=at(-4)), pending(4, K, due=at(-6))),
-        [1, 4, 3],
-    ),
-    (
-        "a line goes on before another one",
-        world(pending(1, due=at(-9)), pending(3, due=at(-6)), pending(4, K, due=at(-6))),
-        [1, 3, 4],
-    ),
-    (
-        "what the schedule made before what was enqueued, and items last",
-        world(pending(1, origin="batch", parent="9"), pending(2), pending(3, K, origin="schedule", due=at(0))),
-        [3, 2, 1],
-    ),
-    (
-        "higher priorities first",
-        world(pending(1, priority="0"), pending(2, priority="10"), pending(3, priority="9")),
-        [2, 3, 1],
-    ),
-]
-
-
-@pytest.mark.parametrize(("_", "waiting", "order"), ORDER, ids=[name for name, *_ in ORDER])
-def test_the_order_in_which_occurrences_are_taken(_: str, waiting: State, order: list[int], place: Place) -> None:
-    place.put(merged(BASE, job(), job(K, "other"), job(L, "third"), waiting))
-    assert ids(place) == order
 
 
 def ids(place: Place, limit: int = 10, left_out: dict[str, bool] | None = None) -> list[int]:
@@ -208,14 +135,6 @@ def test_no_more_is_taken_than_asked_for_of_whatever_lines(limit: int, place: Pl
 
 
 TAKEN: list[tuple[str, State, list[int]]] = [
-    ("as many as the job may run", world(job(concurrency="2"), pending(1), pending(2), pending(3)), [1, 2]),
-    ("what runs counts", world(LIMITED, session("s2"), running(1, session="s2"), pending(2)), []),
-    ("what a dead session left behind does not", world(LIMITED, running(1, session="s2"), pending(2)), [2]),
-    (
-        "nor what is over and was not taken out",
-        world(LIMITED, final(9), pending(2), {f"job:{J}:running": {occurrence_id(9): "s1"}}),
-        [2],
-    ),
     (
         "one place for two kinds of work",
         # The turn of what comes one at a time is not that of its line's head: it is looked into early, and comes late.
@@ -227,24 +146,11 @@ TAKEN: list[tuple[str, State, list[int]]] = [
         ),
         [6],
     ),
-    ("one at a time by overlap", world(job(), pending(1, origin="manual"), pending(2, origin="manual")), [1]),
-    (
-        "all at once by overlap",
-        world(job(overlap="allow"), pending(1, origin="manual"), pending(2, origin="manual")),
-        [1, 2],
-    ),
-    ("overlap is not for enqueued work", world(job(), pending(1), pending(2)), [1, 2]),
     (
         "one that runs keeps the others waiting, also older ones",
         world(job(), pending(1, origin="manual"), running(2, origin="manual")),
         [],
     ),
-    (
-        "it is the turn of the oldest, also if it is due later",
-        world(job(), pending(1, origin="manual", due=at(5)), pending(2, origin="manual", due=at(-5))),
-        [],
-    ),
-    ("another function's work", world(job(function="g"), pending(1)), []),
     ("a payload is missing", world(job(), pending(1, payload=None)), []),
     ("a due time is no number", world(job(), pending(1), row(1, due="soon")), []),
     (
@@ -252,9 +158,6 @@ TAKEN: list[tuple[str, State, list[int]]] = [
         world(job(), pending(1, attempt=str(LARGEST_COUNT)), pending(2, attempt=str(LARGEST_COUNT - 1))),
         [2],
     ),
-    ("it is late", world(job(), pending(1, expires=at(-1)), {"expiring": None}), []),
-    ("it expires in this very moment", world(job(), pending(1, expires=at(0))), [1]),
-    ("it is late, but was begun", world(job(), pending(1, expires=at(-1), attempt="1")), [1]),
 ]
 
 

@@ -110,26 +110,8 @@ RETIRED = merged(
     },
 )
 CODE = merged(BASE, job(source="code"), {"code": Scores(job=0)})
-PAUSED = merged(BASE, job(paused_at=at(-20)), {"due": None, "paused": {J}})
-ENTRY = ("ann", "define", "job", "why", "{}")
 WRITES = [
     Case("a new job", BASE, told(created=(new(),)), True, merged(BASE, made())),
-    Case(
-        "a new job of code",
-        BASE,
-        told(created=(new(source="code"),)),
-        True,
-        merged(BASE, made(source="code"), {"code": Scores(new=0)}),
-    ),
-    Case("a changed job", BASE, told(changed=(change(),)), True, merged(BASE, changed())),
-    Case(
-        "a job that has no further time",
-        BASE,
-        told(changed=(change(next_due=None),)),
-        True,
-        merged(BASE, changed(next_due=None), {"due": None}),
-    ),
-    Case("a paused job", PAUSED, told(changed=(change(),)), True, merged(PAUSED, changed(), {"due": None})),
     Case(
         "a job that new zone rules move",
         BASE,
@@ -145,13 +127,6 @@ WRITES = [
         merged(CODE, changed(source="api"), {"code": None}),
     ),
     Case(
-        "a job of code",
-        CODE,
-        told(changed=(change(),)),
-        True,
-        merged(CODE, changed()),
-    ),
-    Case(
         "a retired job comes back, and paused as it was",
         RETIRED,
         told(changed=(change(),)),
@@ -160,20 +135,6 @@ WRITES = [
             RETIRED,
             changed(retired_at=None, waiting_until=None, concurrency=None, manual=None),
             {"retired": None, "waiting": None, "due": None, "paused": {J}, "jobs": Scores(job=0)},
-        ),
-    ),
-    Case(
-        "only an entry of the trail",
-        BASE,
-        told(entries=(ENTRY,)),
-        True,
-        merged(
-            BASE,
-            {
-                "meta": {"trail": "1"},
-                "trail": Scores({json.dumps([occurrence_id(1), at(0), *ENTRY], separators=(",", ":")): 1}),
-                "trail:job": Scores({occurrence_id(1): 1}),
-            },
         ),
     ),
 ]
@@ -291,23 +252,6 @@ GONE = merged(
 NONE_WAITS = merged(cancelled(1, origin="manual"), cancelled(2, priority="1"))
 RETIRES = [
     Case("what waits is cancelled", LIVING, retire(OVER, ENDS), True, merged(GONE, NONE_WAITS)),
-    Case(
-        "what was not decided is one verdict",
-        LIVING,
-        retire(OVER, ENDS, at(-8), "text"),
-        True,
-        merged(
-            GONE,
-            NONE_WAITS,
-            {
-                "meta": {"range": "1"},
-                f"job:{J}": {"watermark": at(-8)},
-                f"job:{J}:ranges": Scores({f"{occurrence_id(1)} {at(0)} text": 1}),
-                "decided": Scores({f"{occurrence_id(1)} {J}": 1}),
-                f"job:{J}:lasts": Scores({occurrence_id(1): at(-8)}),
-            },
-        ),
-    ),
     Case(
         "what waits is kept for a while",
         LIVING,

@@ -20,7 +20,6 @@ from tests.stores.redis.scripts.by_hand import (
     meta,
     occurrence_id,
     pending,
-    running,
     world,
 )
 
@@ -55,17 +54,6 @@ def new(n: int = 1) -> list[Any]:
 
 THERE = world(BASE, meta(occurrence="1"), pending(1))
 CASES = [
-    Case("as the job has it", BASE, told(item()), [new()], world(BASE, made())),
-    Case(
-        "other positional arguments", BASE, told(item(args="[2]")), [new()], world(BASE, made(payload='[[2],{"a":1}]'))
-    ),
-    Case(
-        "other named arguments", BASE, told(item(kwargs='{"b":2}')), [new()], world(BASE, made(payload='[[1],{"b":2}]'))
-    ),
-    Case("both", BASE, told(item(args="[2]", kwargs='{"b":2}')), [new()], world(BASE, made(payload='[[2],{"b":2}]'))),
-    Case("no positional arguments", BASE, told(item(args="[]")), [new()], world(BASE, made(payload='[[],{"a":1}]'))),
-    Case("no named arguments", BASE, told(item(kwargs="{}")), [new()], world(BASE, made(payload="[[1],{}]"))),
-    Case("no arguments", BASE, told(item(args="[]", kwargs="{}")), [new()], world(BASE, made(payload=""))),
     Case(
         "as large as may be",
         BASE,
@@ -74,25 +62,7 @@ CASES = [
         world(BASE, made(payload='[[2],{"a":1}]')),
     ),
     Case("too large", BASE, told(item(args="[2]"), largest=12), Refused("TOOLARGE 13 job")),
-    Case("due later", BASE, told(item(due=at(9), delay=5)), [new()], world(BASE, made(due=at(9)))),
-    Case("after a while", BASE, told(item(delay=5)), [new()], world(BASE, made(due=at(5)))),
-    Case("of another priority", BASE, told(item(priority="7")), [new()], world(BASE, made(priority="7"))),
-    Case(
-        "until it expires, counted from its due time",
-        BASE,
-        told(item(due=at(9), expires_in=4)),
-        [new()],
-        world(BASE, made(due=at(9), expires=at(13))),
-    ),
     Case("never, as good as", BASE, told(item(expires_in=2**53)), [new()], world(BASE, made(expires=LAST))),
-    Case("of another origin", BASE, told(item(origin="manual")), [new()], world(BASE, made(origin="manual"))),
-    Case("a key that waits", THERE, told(item(due=at(9))), [[occurrence_id(1), False, "pending", "p"]]),
-    Case(
-        "a key that runs",
-        merged(BASE, running(1)),
-        told(item()),
-        [[occurrence_id(1), False, "running", "p"]],
-    ),
     Case(
         "two of one key, and one more",
         BASE,
@@ -100,8 +70,6 @@ CASES = [
         [new(), [occurrence_id(1), False, "pending", "of the job"], new(2)],
         world(BASE, made(1, key="a"), made(2, key="b")),
     ),
-    Case("one of no job", BASE, told(item(), item(name="none")), Refused("UNKNOWNJOB none")),
-    Case("one of a retired job", BASE, told(item(), item(name="other")), Refused("RETIRED other")),
 ]
 
 

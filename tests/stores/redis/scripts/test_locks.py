@@ -1,4 +1,4 @@
-"""A place of a lock: who gets it, and who may extend it or give it back."""
+"""A place of a lock: what stands there once it is granted and once it is free."""
 
 from hashlib import sha1
 from typing import Any
@@ -9,7 +9,6 @@ from cronsensus.stores.redis.redis_codec import pack
 from tests.stores.redis.scripts.by_hand import (
     Case,
     Place,
-    Refused,
     Scores,
     State,
     at,
@@ -52,9 +51,6 @@ DEAD = merged(meta(), session(until=0))
 YES = [0, at(0)]
 GRANTS = [
     Case("nobody has it", BASE, told(), YES, merged(BASE, granted())),
-    Case("for a session", BASE, told(session="s1"), YES, merged(BASE, granted(session="s1"))),
-    Case("for a session that is over", DEAD, told(session="s1"), Refused("LEASELOST")),
-    Case("for a session that is not there", BASE, told(session="s2"), Refused("LEASELOST")),
     Case(
         "nothing is there",
         {},
@@ -64,16 +60,6 @@ GRANTS = [
             granted(),
             {"meta": {"schema": "5", "born": at(0), "identity": IDENTITY}},
         ),
-    ),
-    Case("it is held", merged(BASE, held(until=1)), told(), False),
-    Case("it is held by a session that lives", merged(BASE, held(session="s1")), told(), False),
-    Case("its time is over", merged(BASE, held(until=0)), told(), YES, merged(BASE, granted())),
-    Case(
-        "its time is over, and it was a session's",
-        merged(BASE, held(until=0, session="s1")),
-        told(),
-        YES,
-        merged(BASE, granted()),
     ),
     Case(
         "its session is over",
@@ -90,22 +76,6 @@ GRANTS = [
         merged(BASE, granted(session="s1")),
     ),
     Case(
-        "a second place",
-        merged(BASE, held(most="2")),
-        told(2),
-        [1, at(0)],
-        merged(BASE, held(most="2"), granted(1, most=2)),
-    ),
-    Case(
-        "the first place that is free",
-        merged(BASE, held(1, most="3")),
-        told(3),
-        YES,
-        merged(BASE, held(1, most="3"), granted(0, most=3)),
-    ),
-    Case("one of two, where the other one wants to be alone", merged(BASE, held(most="1")), told(2), False),
-    Case("alone, where there is another one", merged(BASE, held(most="2")), told(1), False),
-    Case(
         "one of two, where what the other one said of it is lost",
         merged(BASE, held(most=None)),
         told(2),
@@ -118,13 +88,6 @@ GRANTS = [
         told(),
         YES,
         merged(BASE, granted()),
-    ),
-    Case(
-        "a lock of another name is held",
-        merged(BASE, held(name="lock2")),
-        told(),
-        YES,
-        merged(BASE, held(name="lock2"), granted()),
     ),
 ]
 
@@ -141,42 +104,13 @@ def grant(**how: Any) -> tuple[Any, ...]:
 
 HELD = merged(BASE, held())
 OWNED = merged(BASE, held(session="s1"))
-NOT_MINE: list[tuple[str, State, tuple[Any, ...]]] = [
-    ("another token", HELD, grant(token="8")),
-    ("another holder", HELD, grant(holder="you")),
-    ("for a session, and it has none", HELD, grant(session="s1")),
-    ("for no session, and it has one", OWNED, grant()),
-    ("another session", OWNED, grant(session="s2")),
-    ("another place", HELD, grant(place=1)),
-    ("another lock", HELD, grant(name="other")),
-    ("its time is over", merged(BASE, held(until=0)), grant()),
-    ("its session is over", merged(DEAD, held(session="s1")), grant(session="s1")),
-    ("none has it", BASE, grant()),
-]
 
 
-@pytest.mark.parametrize(("_", "there", "of"), NOT_MINE, ids=[name for name, *_ in NOT_MINE])
-@pytest.mark.parametrize("verb", ["extend", "unlock"])
-def test_a_place_is_kept_and_freed_only_under_its_grant(
-    _: str, there: State, of: tuple[Any, ...], verb: str, place: Place
-) -> None:
-    check(place, verb, Case("", there, (*of, 60) if verb == "extend" else of, False))
-
-
-EXTENDS = [
-    Case("of no session", HELD, (*grant(), 60), True, merged(BASE, held(until=60))),
-    Case("of a session", OWNED, (*grant(session="s1"), 60), True, merged(BASE, held(until=60, session="s1"))),
-]
 OTHERS = merged(held(1), held(name="other"), held(1, name="other", session="s1"))
 FREES = [
     Case("of no session", merged(HELD, OTHERS), grant(), True, merged(BASE, OTHERS)),
     Case("of a session", merged(OWNED, OTHERS), grant(session="s1"), True, merged(BASE, OTHERS)),
 ]
-
-
-@pytest.mark.parametrize("case", EXTENDS, ids=by_name)
-def test_a_place_is_extended(case: Case, place: Place) -> None:
-    check(place, "extend", case)
 
 
 @pytest.mark.parametrize("case", FREES, ids=by_name)

@@ -20,10 +20,8 @@ from tests.stores.redis.scripts.by_hand import (
     merged,
     meta,
     occurrence_id,
-    pending,
     row,
     session,
-    world,
 )
 
 HOUR, DAY = 3_600_000_000, 86_400_000_000
@@ -65,40 +63,13 @@ def horizon(since: int) -> State:
 
 ABOVE = old(1, origin="schedule", nominal=at(-99))
 GOES = [
-    Case("nothing is there", BASE, told(J), [0, 0, 1, 0, False], CLEAN),
     Case("what was over before", merged(BASE, old(1, state="failed")), told(J), ALL, CLEAN),
-    Case(
-        "what was over before a time that is given",
-        merged(BASE, old(1, finished=at(-6)), old(2, finished=at(-5))),
-        told(J, before=at(-5)),
-        ALL,
-        merged(CLEAN, old(2, finished=at(-5)), LATER),
-    ),
     Case(
         "a nominal time, which raises the horizon",
         merged(BASE, old(1, origin="schedule", nominal=at(-100))),
         told(J),
         ALL,
         merged(CLEAN, horizon(-100)),
-    ),
-    Case(
-        "two nominal times, of which the later one counts",
-        merged(
-            BASE,
-            horizon(-150),
-            old(1, origin="schedule", nominal=at(-120)),
-            old(2, origin="schedule", nominal=at(-140)),
-        ),
-        told(J),
-        [2, 0, 1, 0, False],
-        merged(CLEAN, horizon(-120)),
-    ),
-    Case(
-        "a nominal time before the horizon",
-        merged(BASE, horizon(-110), old(1, origin="schedule", nominal=at(-120))),
-        told(J),
-        ALL,
-        merged(CLEAN, horizon(-110)),
     ),
     Case(
         "of several jobs what goes, and of the first one from where it is told",
@@ -116,8 +87,6 @@ GOES = [
     ),
 ]
 STAYS: list[tuple[str, State]] = [
-    ("what was over later", recent(1)),
-    ("what waits", world(pending(1, created=at(-2000)))),
     ("what lies above the watermark", ABOVE),
     ("what has a nominal time that is no number", merged(old(1), row(1, nominal="soon"))),
     ("what has no key", merged(old(1), row(1, key=None))),
@@ -149,21 +118,6 @@ def test_a_job_of_which_something_is_no_number_is_left_as_it_is(_: str, of: Stat
 
 YOUNG = old(2, created=at(-KEEP), finished=at(-5))
 STOPS = [
-    Case("all of several pages", merged(BASE, old(1), old(2), old(3)), told(J), [3, 0, 1, 0, False], CLEAN),
-    Case(
-        "as many as were wanted",
-        merged(BASE, *map(old, range(1, 5))),
-        told(J, limit=3),
-        [3, 0, 0, 0, False],
-        merged(CLEAN, old(4), prunable(-1)),
-    ),
-    Case(
-        "as many as were wanted, after one that stays",
-        merged(BASE, recent(1), old(2), old(3)),
-        told(J, limit=1),
-        [1, 0, 0, 1, False],
-        merged(CLEAN, recent(1), old(3), prunable(-1)),
-    ),
     Case(
         "what was made too late to have ended early enough is not looked at, nor what was made after it",
         merged(BASE, old(1), YOUNG, old(3)),
@@ -177,13 +131,6 @@ STOPS = [
         told(J),
         [0, 0, 1, 0, False],
         merged(CLEAN, recent(1), recent(2), prunable(HOUR)),
-    ),
-    Case(
-        "where fewer have to stay it is done when the oldest may go",
-        merged(BASE, recent(1)),
-        told(J),
-        [0, 0, 1, 0, False],
-        merged(CLEAN, recent(1), LATER),
     ),
 ]
 ENOUGH = [
@@ -247,13 +194,6 @@ RANGES = [
         told(J, limit=1),
         [1, 0, 0, 0, False],
         merged(CLEAN, ranges(r2=-KEEP - 1), horizon(-KEEP - 2), prunable(-1)),
-    ),
-    Case(
-        "after occurrences, of which as many as are wanted were there",
-        merged(BASE, old(1), ranges(r1=-KEEP - 2)),
-        told(J, limit=1),
-        [1, 0, 0, 0, False],
-        merged(CLEAN, ranges(r1=-KEEP - 2), prunable(-1)),
     ),
 ]
 

@@ -10,7 +10,6 @@ from tests.stores.redis.scripts.by_hand import (
     Case,
     K,
     Place,
-    Refused,
     Scores,
     State,
     at,
@@ -31,7 +30,6 @@ from tests.stores.redis.scripts.by_hand import (
 # --- open -----------------------------------------------------------------------------------------------------------
 
 OPENED = ("s1", "node", "spec of s1", "r1", 500)
-GUEST = ("s1", "node", "spec of s1", None, 500)
 
 
 def opened(number: str = "1", release: str | None = "r1") -> State:
@@ -54,13 +52,6 @@ KNOWN = merged(meta(session="4"), session("s2"), {"turning": {"s2"}, "releases":
 OPENS = [
     Case("the first of all", {}, OPENED, at(0), merged(opened(), {"meta": {**FIRST, "identity": identity(*OPENED)}})),
     Case(
-        "a guest",
-        {},
-        GUEST,
-        at(0),
-        merged(opened(release=None), {"meta": {**FIRST, "identity": identity(*GUEST)}}),
-    ),
-    Case(
         "one more",
         KNOWN,
         OPENED,
@@ -71,8 +62,6 @@ OPENS = [
             {"turning": {"s1", "s2"}, "meta": {"session": "5", "newest": "s1"}},
         ),
     ),
-    Case("said again", merged(meta(), session()), OPENED, at(0), merged(meta(), session(), renewed())),
-    Case("said again when it is over", merged(meta(), session(until=0)), OPENED, Refused("LEASELOST")),
 ]
 
 
@@ -98,22 +87,6 @@ def renewal(length: int, *, beats: int = 1, drain: bool = False, said: str = "th
 
 OTHERS = merged(final(3), running(4, session="s2"), {"holding": None})
 RENEWS = [
-    Case("it holds nothing", ALIVE, TOLD, renewal(900), merged(ALIVE, beaten(1, 900))),
-    Case(
-        "it holds runs, of which one was asked to stop",
-        RUNS,
-        TOLD,
-        [
-            at(0),
-            500,
-            [[occurrence_id(2), "stop"]],
-            False,
-            [[occurrence_id(1), "7"], [occurrence_id(2), "8"]],
-            1,
-            "this one",
-        ],
-        merged(RUNS, beaten(1, 500)),
-    ),
     Case(
         "what is over or another's is taken out of what it holds",
         merged(
@@ -124,26 +97,11 @@ RENEWS = [
         merged(ALIVE, OTHERS, beaten(1, 900)),
     ),
     Case(
-        "it was asked to drain, and renewed before",
-        merged(ALIVE, {"session:s1": {"draining": at(-9), "beats": "6"}}),
-        TOLD,
-        renewal(900, beats=7, drain=True),
-        merged(ALIVE, {"session:s1": {"draining": at(-9)}}, beaten(7, 900)),
-    ),
-    Case(
         "the space has no identity",
         merged(ALIVE, {"meta": {"identity": None}}),
         TOLD,
         renewal(900, said=""),
         merged(ALIVE, {"meta": {"identity": None}}, beaten(1, 900)),
-    ),
-    Case("it is not there", meta(), TOLD, [at(0), False, [], False, [], 0, "this one"]),
-    Case("nothing is there", {}, TOLD, [at(0), False, [], False, [], 0, ""]),
-    Case(
-        "it is over",
-        merged(RUNS, session(until=0, beats="6")),
-        TOLD,
-        [at(0), False, [], False, [], 6, "this one"],
     ),
 ]
 
@@ -200,7 +158,6 @@ CLOSES = [
         world(meta(), job(), FREE, IN_ORDER, back(1, 0, "closed in order"), attempt(1, "released", "closed in order")),
     ),
     Case("what its row denies is left as it is", STRAY, ("s1",), [], merged(meta(), DENIED, IN_ORDER)),
-    Case("it is closed already", merged(meta(), IN_ORDER), ("s1",), []),
 ]
 
 
@@ -217,7 +174,6 @@ def test_a_session_ends_also_if_a_run_of_it_cannot_be_taken_over(place: Place) -
     assert stands["session:s1 ended_as"] == "dead"
 
 
-DEAD = "crashed: lease ran out"
 GONE = "crashed: process gone"
 
 
@@ -225,37 +181,10 @@ def dead(name: str, why: str = "lease ran out") -> State:
     return ended(name, "dead", why)
 
 
-TWO = merged(
-    meta(),
-    job(),
-    session("s1", until=9),
-    session("s2", until=0),
-    session("s3", until=-1),
-    running(1, session="s2"),
-    running(2, session="s3"),
-    running(3),
-)
-TWO_OVER = world(
-    meta(),
-    job(),
-    session("s1", until=9),
-    dead("s2"),
-    dead("s3"),
-    running(3),
-    back(1, 1, DEAD),
-    back(2, 1, DEAD),
-    attempt(1, "crashed", DEAD, "s2"),
-    attempt(2, "crashed", DEAD, "s3"),
-)
-TAKEN = [taken(1, DEAD, "s2"), taken(2, DEAD, "s3")]
 ONE_GONE = world(meta(), job(), dead("s1", "process gone"), back(1, 1, GONE), attempt(1, "crashed", GONE))
 ONE = merged(meta(), job(), session("s1", until=9), running(1))
 RECLAIMS = [
-    Case("those whose lease ran out, in the order in which they began", TWO, ([],), [TAKEN, False], TWO_OVER),
-    Case("one that is said to be gone", ONE, (["s1"],), [[taken(1, GONE)], False], ONE_GONE),
     Case("one that is named often ends once", ONE, (["s1"] * 5,), [[taken(1, GONE)], False], ONE_GONE),
-    Case("one that is not there", ONE, (["s2"],), [[], False]),
-    Case("all live", ONE, ([],), [[], False]),
 ]
 
 

@@ -39,20 +39,20 @@ UPDATE cronsensus_occurrences
 SET cancel_reason = 'cancel_previous'
 WHERE job_id = :job AND serial = 1 AND finished_at IS NULL AND state = 'running' AND cancel_reason IS NULL;
 
--- name: insert_occurrences
+-- part: new_occurrences
 -- rows: namespace text, job_id bigint, key text, origin text, serial smallint, priority integer, level bigint, scheduled_for bigint, due_at bigint, expires_at bigint, created_at bigint, retry_of bigint, payload text, fingerprint text, parent bigint, parked_on text
--- Create those occurrences whose key is not there. Race: two nodes create one; the unique key of (job, key) admits only one, and what stands there stays.
 INSERT INTO cronsensus_occurrences (namespace, job_id, "key", origin, state, serial, priority, level, scheduled_for, due_at,
     expires_at, attempt, crashes, failures, token, created_at, retry_of, payload, fingerprint, parent, parked_on)
 {values: given.namespace, given.job_id, given.key, given.origin, 'pending', given.serial, given.priority, given.level, given.scheduled_for, given.due_at, given.expires_at, 0, 0, 0, 0, given.created_at, given.retry_of, given.payload, given.fingerprint, given.parent, given.parked_on}
+
+-- name: insert_occurrences
+-- Create those occurrences whose key is not there. Race: two nodes create one; the unique key of (job, key) admits only one, and what stands there stays.
+{part: new_occurrences}
 {absent: job_id, key};
 
 -- name: insert_new
--- rows: namespace text, job_id bigint, key text, origin text, serial smallint, priority integer, level bigint, scheduled_for bigint, due_at bigint, expires_at bigint, created_at bigint, retry_of bigint, payload text, fingerprint text, parent bigint, parked_on text
 -- Create occurrences whose keys are not there. Race: another caller has one; the unique key of (job, key) admits only one, and this fails.
-INSERT INTO cronsensus_occurrences (namespace, job_id, "key", origin, state, serial, priority, level, scheduled_for, due_at,
-    expires_at, attempt, crashes, failures, token, created_at, retry_of, payload, fingerprint, parent, parked_on)
-{values: given.namespace, given.job_id, given.key, given.origin, 'pending', given.serial, given.priority, given.level, given.scheduled_for, given.due_at, given.expires_at, 0, 0, 0, 0, given.created_at, given.retry_of, given.payload, given.fingerprint, given.parent, given.parked_on};
+{part: new_occurrences};
 
 -- name: find_keys
 -- Read the occurrences of a job that stand under keys. Race: the job is locked, so none is created meanwhile.
