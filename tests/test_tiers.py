@@ -33,7 +33,7 @@ MAY_TAKE_LONGER = {
     "tests/test_recipes.py": "starts the programs of twenty recipes",
     "tests/test_scheduler.py": "starts forty programs, each of which ends in another way",
     "tests/after/test_dependencies.py": "schedules of each second on real nodes, some of which are killed",
-    "tests/node/test_node.py": "real nodes, on two kinds of store",
+    "tests/integrations/test_django.py": "a project of Django's, whose commands are fifty processes",
     "tests/stores/test_mysql.py": "the suite of stores",
     "tests/stores/test_postgres.py": "the suite of stores",
     "tests/stores/test_redis.py": "the suite of stores",

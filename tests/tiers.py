@@ -69,14 +69,18 @@ LONG: tuple[tuple[str, str], ...] = (
         "tests/integrations/test_rabbitmq_struck.py*",
         "kills real consumers, restarts a broker of their own, and holds a message for a minute",
     ),
-    (
-        "tests/chaos/test_enqueue_in.py::*[[]mysql]",
-        "three nodes and five writers, some killed; on SQLite and PostgreSQL in every commit",
+    *(
+        (
+            f"tests/chaos/test_enqueue_in.py::*[[]{store}]",
+            "three nodes and five writers, some killed; on SQLite in every commit",
+        )
+        for store in ("postgres", "mysql")
     ),
     *(
         (f"tests/integrations/test_lost_answers.py::*[[]{store}]", "waits for leases; on Redis in every commit")
         for store in ("postgres", "mysql")
     ),
+    ("tests/integrations/test_apscheduler.py::test_max_instances*", "ten seconds of several replicas"),
     *(
         (
             f"tests/integrations/test_apscheduler.py::*one_is_killed_in_a_run[[]{executor}]",
@@ -162,16 +166,27 @@ LONG: tuple[tuple[str, str], ...] = (
         "tests/stores/test_mysql.py::*too_long_is_not_waited_for",
         "five seconds; on PostgreSQL and SQLite in every commit",
     ),
-    *(
-        (
-            f"tests/lock/test_lock.py::test_a_lock_is_renewed*[[]{store}-*",
-            "three seconds; on SQLite and Redis in every commit",
-        )
-        for store in ("memory", "postgres")
+    (
+        "tests/lock/test_lock.py::test_a_lock_is_renewed*[[]postgres-*",
+        "three seconds; on SQLite and Redis in every commit",
     ),
     ("tests/after/test_dependencies.py::*[[]sqlite*", "the same; nodes that are killed share a file in every commit"),
     ("tests/jobs/test_runs.py::*[[]sqlite*", "the same: conformance reading"),
     *((f"tests/audit/*[[]{store}]", "the same") for store in ("postgres", "mysql", "redis")),
+    *(
+        (
+            f"tests/lock/test_ownership.py::*[[]{store}*",
+            "who owns a lease is no matter of the store; SQLite in every commit",
+        )
+        for store in ("memory", "postgres", "redis")
+    ),
+    *(
+        (f"tests/lock/test_cancelled.py::*[[]{store}*", "the same; on SQLite and Redis in every commit")
+        for store in ("memory", "postgres")
+    ),
+    ("tests/lock/test_lock.py::*[[]memory*", "on the stores of servers and on SQLite in every commit"),
+    ("tests/node/test_node.py::*[[]memory*", "real nodes; on SQLite in every commit"),
+    ("tests/node/test_node_faults.py::*[[]memory*", "the same"),
     ("tests/lock/*[[]mysql*", "locks and guards run on SQLite, PostgreSQL and Redis in every commit"),
     ("tests/lock/*redlock*", "the same"),
     ("tests/once/*[[]mysql*", "the same"),
