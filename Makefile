@@ -78,13 +78,8 @@ lint: setup
 
 types: setup
 	$(BIN)/mypy --strict src
-	$(BIN)/mypy scripts/stores
-	$(BIN)/mypy scripts/mutants
-	$(BIN)/mypy scripts/durations
-	$(BIN)/mypy scripts/screenshots
-	$(BIN)/mypy scripts/release_check
 	$(BIN)/mypy $(wildcard site/*.py)
-	$(BIN)/mypy scripts/snippets tests $(wildcard bench examples)
+	$(BIN)/mypy --scripts-are-modules $(addprefix scripts/,stores mutants durations screenshots release_check snippets) tests $(wildcard bench examples)
 
 layers: setup
 	$(BIN)/lint-imports --no-logo
