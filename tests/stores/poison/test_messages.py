@@ -33,7 +33,7 @@ def publish(store, queues):
     if store.capabilities.name == "redis":
         channels = (store._keyspace.channel, queues._subscription._channel)
         received = [
-            store._client.command("PUBLISH", channel, text) for channel in channels for text in TEXTS + NO_TEXTS
+            store._client.run_command("PUBLISH", channel, text) for channel in channels for text in TEXTS + NO_TEXTS
         ]
         assert all(received)
     else:
@@ -61,7 +61,7 @@ def test_poison_in_a_message_ends_no_wait_and_hides_no_later_one(store):
         thread.start()
         return thread
 
-    queues.join("lock")
+    queues.join_queue("lock")
     threads = [
         on_another_thread(lambda: notified.append(store.wait(0.05))),
         on_another_thread(lambda: told.extend(queues.receive(0.05))),
