@@ -1,4 +1,4 @@
-"""Read what became of an occurrence's upstreams from the ledger, and decide its gate."""
+"""Read from the ledger how an occurrence's upstreams ended, and decide its gate."""
 
 from __future__ import annotations
 
