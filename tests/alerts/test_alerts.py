@@ -328,7 +328,7 @@ def test_a_run_that_takes_too_long_is_told_once_while_it_runs_or_if_it_has_ended
     cluster = HandCluster()
     cluster.join("node-1")
     cluster.declare("report")
-    watch = HandWatch(cluster, ["slow"], report=Expected(takes=timedelta(seconds=30)))
+    watch = HandWatch(cluster, ["slow"], report=Expected(slow=timedelta(seconds=30)))
     cluster.store.enqueue([Item(job="report")])
     [long] = cluster.claim()
     watch.look(25)
@@ -456,7 +456,7 @@ def test_of_very_many_jobs_that_are_overdue_none_is_told_twice():
     names = [f"job-{number}" for number in range(1_100)]
     cluster.store.define_jobs([JobSpec(name=name, function=name, trigger=None) for name in names], release="r1")
     cluster.advance(60)
-    expected = {name: Expected(within=timedelta(seconds=1)) for name in names}
+    expected = {name: Expected(overdue=timedelta(seconds=1)) for name in names}
     events, wrong = find_job_conditions(cluster.store, expected, {}, cluster.store.now())
     assert len(events) == len(names)
     assert find_job_conditions(cluster.store, expected, wrong, cluster.store.now()) == ([], wrong)
@@ -922,7 +922,7 @@ def test_what_is_slow_is_remembered_while_it_is_and_no_longer():
     many = {f"run:{number}": begun.at for number in range(MOST_SEEN + 1)}
     slow = {"slow:1": begun.at}
     assert read_events(store, structs.replace(begun, seen=many | slow))[1].seen == slow
-    checks = Alerts([], lambda: store, lambda: {"gone": Expected(takes=timedelta(seconds=1))})
+    checks = Alerts([], lambda: store, lambda: {"gone": Expected(slow=timedelta(seconds=1))})
     assert checks._read_conditions(Alert(print), store, structs.replace(begun, seen=slow), [])[1].seen == {}
 
 

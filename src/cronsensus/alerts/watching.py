@@ -20,12 +20,12 @@ from msgspec import json, structs
 from cronsensus.alerts.alert import Alert
 from cronsensus.alerts.conditions import (
     Expected,
+    conditions_opened_by,
     find_dropped_jobs,
     find_job_conditions,
     find_node_conditions,
     find_waiting_conditions,
-    in_rows,
-    opened_by,
+    merge_failures_in_row,
 )
 from cronsensus.alerts.events import AGAIN, SLOW, Event, Mark, read_events, read_mark
 from cronsensus.alerts.message_words import MOST_TOLD, events_as_data, write_subject, write_text
@@ -187,7 +187,7 @@ class Alerts:
         events_found, next_mark = read_events(
             store, mark, takeovers="taken_over" in alert.on, items="items_failed" in alert.on
         )
-        events_found = in_rows(store, events_found, alert.in_row, mark.wrong)
+        events_found = merge_failures_in_row(store, events_found, alert.in_row, mark.wrong)
         # A node that was seen to be gone has been reported before its session ended.
         events_found = [event for event in events_found if event.key.replace("node:", "gone:", 1) not in mark.wrong]
         conditions, next_mark = self._read_conditions(alert, store, next_mark, events_found)
@@ -213,7 +213,7 @@ class Alerts:
 
     def _read_conditions(self, alert: Alert, store: Store, mark: Mark, found: list[Event]) -> tuple[list[Event], Mark]:
         """Return the events of conditions that began or ended; they are checked once in ``CHECKED``."""
-        wrong, now = mark.wrong | opened_by(found), store.now()
+        wrong, now = mark.wrong | conditions_opened_by(found), store.now()
         expected = self._expected()
         stalled, backlog = "stalled" in alert.on, alert.backlog if "backlog" in alert.on else None
         nodes = "node_lost" in alert.on
