@@ -38,7 +38,7 @@ from cronsensus.dashboard.numbers import count_nodes, read_nodes
 from cronsensus.dashboard.page_zone import CHOSEN, PageZone, choose_zone
 from cronsensus.dashboard.passwords import from_environment
 from cronsensus.dashboard.past import READ, draw_calendar, plot_durations
-from cronsensus.dashboard.queue import SPAN, queue_page
+from cronsensus.dashboard.queue import SPAN, read_queue_page
 from cronsensus.dashboard.recent import Recent
 from cronsensus.dashboard.run_again import run_again
 from cronsensus.dashboard.run_filters import list_command, list_path, read_search
@@ -394,7 +394,7 @@ class _Pages:
     def queue(self, request: Request) -> Response:
         given = request.query_params.get("after", "")
         after = _number(given)
-        page = queue_page(self.store, after)
+        page = read_queue_page(self.store, after)
         return self._page(
             request, "queue.html", page.now, page=page, after=after, span=SPAN.seconds // 60,
             command="cronsensus runs list --state pending",
