@@ -1,4 +1,4 @@
-"""From when on can the ledger be trusted? What the trail says of a store that lost something."""
+"""What the store has lost, by the trail: from when on the ledger can be trusted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was pruned by hand, whatever ``keep`` says: what is gone with it is not missed."""
+"""What operators pruned by hand, whatever ``keep`` says: the audit does not report it as missing."""
 
 from __future__ import annotations
 
