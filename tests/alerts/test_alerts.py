@@ -22,7 +22,7 @@ from cronsensus import Alert, Scheduler, every, open_store
 from cronsensus.alerts import watching
 from cronsensus.alerts.conditions import Expected, find_job_conditions, find_node_conditions, find_waiting_conditions
 from cronsensus.alerts.events import MOST_SEEN, Event, read_events, read_mark
-from cronsensus.alerts.message_words import MOST_TOLD, write_subject, write_text
+from cronsensus.alerts.message_words import MOST_EVENTS, write_subject, write_text
 from cronsensus.alerts.muting import list_muted, mute_job, unmute_job
 from cronsensus.alerts.sending import Message
 from cronsensus.alerts.watching import Alerts
@@ -567,7 +567,7 @@ def test_ten_thousand_failures_make_few_messages(sqlite_url):
             wait_until(lambda: len(got.bodies) >= 4 or sum(one["total"] for one in got.bodies) == 2_000, 30)
             wait_for_looks(scheduler)
         assert 1 <= len(got.bodies) <= 4
-        assert all(len(one["events"]) <= MOST_TOLD for one in got.bodies)
+        assert all(len(one["events"]) <= MOST_EVENTS for one in got.bodies)
 
 
 @pytest.fixture
@@ -581,7 +581,7 @@ def test_many_events_are_told_in_one_line_and_the_rest_is_counted():
     events = [Event(key=str(n), event="failed", at=START, job=f"job-{n % 3}", run=n) for n in range(60)]
     assert write_subject(events) == "60 failed of 3 jobs"
     lines = write_text(events, lambda _, at: at.isoformat()).splitlines()
-    assert len(lines) == MOST_TOLD + 1
+    assert len(lines) == MOST_EVENTS + 1
     assert lines[-1].startswith("… and 10 more: job-")
 
 

@@ -52,9 +52,9 @@ def read_batch(
         lister = tuple(lister)
     function.require_item(kwargs)
     key_of, collect = options.get("item_key"), options.get("collect")
-    for name, given in (("item_key", key_of), ("collect", collect)):
-        if given is not None and not callable(given):
-            raise InvalidOption(f"{name}={given!r}: give a function")
+    for name, option in (("item_key", key_of), ("collect", collect)):
+        if option is not None and not callable(option):
+            raise InvalidOption(f"{name}={option!r}: give a function")
     return Batch(
         lister=lister,
         lister_name=_lister_name(lister),
@@ -87,8 +87,8 @@ def batch_by_hand(
 
 
 def _untyped_item(item: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    given, named = UNTYPED.write_arguments((item,), {})
-    return tuple(given), named
+    positional, named = UNTYPED.write_arguments((item,), {})
+    return tuple(positional), named
 
 
 def _shard_arguments(
@@ -99,12 +99,12 @@ def _shard_arguments(
         raise InvalidOption(f"shards={shards!r}: a whole number from 1 to {MOST_SHARDS:,}")
     if options.get("items") is not None or options.get("item_key") is not None:
         raise InvalidOption("shards=… has no items: the function is called once for each shard, and asks run.shard")
-    given = function.bind(args, kwargs)
+    bound = function.bind(args, kwargs)
     collect = options.get("collect")
     return Batch(
         lister=range(shards),
         lister_name="shards",
-        bind=lambda _: given,
+        bind=lambda _: bound,
         key_of=lambda number: f"{number}/{shards}",
         tolerance=Tolerance.read(options.get("tolerate"), options.get("stop_after")),
         collect=collect,

@@ -43,10 +43,10 @@ def wants_observing(observe: bool | None) -> bool:  # noqa: FBT001 - as guard ha
     """
     if observe is not None:
         return observe
-    said = os.environ.get(VARIABLE, "").strip().lower()
-    if said not in _YES | _NO:
-        raise InvalidOption(f"{VARIABLE}={said!r} says neither yes nor no; write {VARIABLE}=1, or leave it out")
-    return said in _YES
+    setting = os.environ.get(VARIABLE, "").strip().lower()
+    if setting not in _YES | _NO:
+        raise InvalidOption(f"{VARIABLE}={setting!r} says neither yes nor no; write {VARIABLE}=1, or leave it out")
+    return setting in _YES
 
 
 class Observation:

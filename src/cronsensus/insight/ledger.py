@@ -195,7 +195,7 @@ def _without_verdict(
         return missing
     joined: list[LedgerLine] = []
     for state in (NO_VERDICT, UNDECIDED):
-        some = [line for line in missing if line.state == state]
-        if some:
-            joined.append(LedgerLine(first=some[0].first, last=some[-1].last, count=len(some), state=state))
+        lines = [line for line in missing if line.state == state]
+        if lines:
+            joined.append(LedgerLine(first=lines[0].first, last=lines[-1].last, count=len(lines), state=state))
     return joined

@@ -112,8 +112,8 @@ class _Writing:
             )
         called = self._import(module, function)
         self._makers |= {one for one in ("any_of", "at", "cron", "every") if f"{one}(" in trigger}
-        given = ", ".join([trigger, f"name={name!r}", *(f"{key}={value}" for key, value in options.items())])
-        return f"scheduler.job({given})({called})"
+        arguments = ", ".join([trigger, f"name={name!r}", *(f"{key}={value}" for key, value in options.items())])
+        return f"scheduler.job({arguments})({called})"
 
     def _name(self, job: Any, function: str, remark: Callable[[str], None]) -> str:
         name = function if has_random_id(job) else job.id

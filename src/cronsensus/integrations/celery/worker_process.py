@@ -149,9 +149,11 @@ class WorkerProcess:
             _log.warning("the messages of a worker that is gone cannot be given back yet: %s", error)
             outside.settle(won, Again(RESTORE_AGAIN, failed=False, reason=f"not given back: {error}"))
             return
-        told = "the broker gives its messages back" if count is None else f"{before + count} messages were given back"
-        _log.warning("worker %s is gone: %s", won.claim.key.rpartition(" ")[0], told)
-        outside.settle(won, Final(State.FAILED, f"gone: {told}"))
+        outcome = (
+            "the broker gives its messages back" if count is None else f"{before + count} messages were given back"
+        )
+        _log.warning("worker %s is gone: %s", won.claim.key.rpartition(" ")[0], outcome)
+        outside.settle(won, Final(State.FAILED, f"gone: {outcome}"))
 
     def _find_running(self) -> set[str]:
         """Return the ids of all running tasks, without those of the dead worker, whose sessions have ended."""
