@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from cronsensus.after.downstream import RetryPlan, names_after, plan_retry
+from cronsensus.after.downstream import RetryPlan, list_names_after, plan_retry
 from cronsensus.dashboard.actions import Action, Field, Form, Given, Text, find_run, run_form, runs_elsewhere
 from cronsensus.errors import InvalidTransition
 from cronsensus.insight.summaries import why_ended
@@ -50,7 +50,7 @@ def run_again() -> Action:
         if newest is not occurrence:
             consequences.append(("It was run again already, as run {0}.", newest.id))
         rules = rules_of(every_edge(store))
-        after = names_after(rules, occurrence.job) if occurrence.scheduled_for is not None else ()
+        after = list_names_after(rules, occurrence.job) if occurrence.scheduled_for is not None else ()
         if after:
             consequences.append(("After it comes: {0}. It follows only if you tick the box.", ", ".join(after)))
         plan = plan_retry(store, rules, newest) if after else None

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from cronsensus.after.downstream import names_after
+from cronsensus.after.downstream import list_names_after
 from cronsensus.dashboard.actions import Action, Field, Form, Given, Text, job_form, refuse_retired, runs_elsewhere
 from cronsensus.dashboard.arguments import PREFIX, Parameter, own_arguments, parameters_of, read_arguments
 from cronsensus.errors import InvalidOption
@@ -40,7 +40,7 @@ def run_now(scheduler: Scheduler | None) -> Action:
         consequences: tuple[Text, ...] = (("One run more, beside its schedule: its next times stay as they are.",),)
         if known is None or known:
             consequences += (("Where nothing is written, it gets the arguments of its definition.",),)
-        after = names_after(rules_of(every_edge(store)), view.spec.name)
+        after = list_names_after(rules_of(every_edge(store)), view.spec.name)
         if after:
             consequences += (
                 (

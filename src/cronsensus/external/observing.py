@@ -16,7 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 from cronsensus.errors import InvalidOption
-from cronsensus.external.observed import OBSERVED_NAME, packed
+from cronsensus.external.observed import OBSERVED_NAME, compress_times
 from cronsensus.process.logger import Logger
 from cronsensus.scheduler import Scheduler
 from cronsensus.timing.instants import to_micros
@@ -116,7 +116,7 @@ class Observation:
         with self._lock:
             if self._record is None and (self._ran or self._forgotten):
                 self._number += 1
-                jobs = {job: packed(times) for job, times in self._ran.items()}
+                jobs = {job: compress_times(times) for job, times in self._ran.items()}
                 self._record = {"process": self._process, "jobs": jobs, "forgotten": self._forgotten}
                 self._ran, self._count, self._forgotten = defaultdict(list), 0, 0
         if self._record is None:
