@@ -87,7 +87,7 @@ class _Inquiry:
     def answer(self) -> Why:
         """Return the answer."""
         occurrences = self._occurrences()
-        nominal = self._nominals.has(self._at)
+        nominal = self._nominals.is_nominal(self._at)
         before, after = self._around()
         verdict: str | None = None
         reason: str | None = None
