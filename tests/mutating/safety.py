@@ -292,7 +292,7 @@ ARGUED: dict[str, str] = {
     "node/turn_order.py: place_of.by_term: len(sessions) > IN_FRONT → len(sessions) >= IN_FRONT": (
         "so many are all in front, in whichever order they are put: they are ordered again by the instant"
     ),
-    "model/step.py: Want.part: rest <= 0 → rest < 0": "of nothing, each part is nothing",
+    "model/step.py: Want.part: to_reserve <= 0 → to_reserve < 0": "of nothing, each part is nothing",
     "node/reconciling.py: Reconciling.correct_differences: now - at < SETTLE_TIME → now - at <= SETTLE_TIME": (
         "two equal times: a run is left alone for one renewal more"
     ),
