@@ -13,7 +13,7 @@ won: list[str] = []
 
 
 class _Wins(worker.Guard):
-    def _win(self, task: Any, *_: Any) -> Any:
+    def _acquire_run(self, task: Any, *_: Any) -> Any:
         won.append(task.name)
         got = object.__new__(worker.Won)
         object.__setattr__(got, "held", SimpleNamespace(run=None))

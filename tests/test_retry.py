@@ -11,7 +11,7 @@ from cronsensus.model.ends import Again, Final
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, RunError
 from cronsensus.model.states import TRANSITIONS, Origin, State
-from cronsensus.retry import JITTER, retry_delay, settle
+from cronsensus.retry import JITTER, decide_end, retry_delay
 
 T0 = datetime(2026, 3, 1, tzinfo=UTC)
 ERROR = RunError(type="ValueError", message="no such shop")
@@ -38,7 +38,7 @@ def a_claim(*, failures=0, crashes=0, **policies):
 
 
 def test_a_returned_value_is_the_result():
-    end = settle(a_claim(), Ending(kind="returned", result="[1]", elapsed=timedelta(seconds=2)))
+    end = decide_end(a_claim(), Ending(kind="returned", result="[1]", elapsed=timedelta(seconds=2)))
     assert (end.id, end.token, end.elapsed) == (41, 99, timedelta(seconds=2))
     assert end.then == Final(State.SUCCEEDED, result="[1]")
 
@@ -53,18 +53,18 @@ def test_a_returned_value_is_the_result():
     ],
 )
 def test_what_the_job_or_an_operator_ended_is_not_retried(ending, state, reason):
-    end = settle(a_claim(retries=5), ending)
+    end = decide_end(a_claim(retries=5), ending)
     assert end.then == Final(state, reason)
 
 
 def test_a_cancelled_attempt_keeps_the_error_it_ended_with():
-    assert settle(a_claim(), Ending(kind="cancelled", error=ERROR)).error == ERROR
+    assert decide_end(a_claim(), Ending(kind="cancelled", error=ERROR)).error == ERROR
 
 
 @pytest.mark.parametrize("kind", ["raised", "timed_out", "retry"])
 @pytest.mark.parametrize(("failures", "retries", "again"), [(0, 0, False), (0, 1, True), (1, 1, False), (4, 5, True)])
 def test_a_failure_is_retried_until_none_is_left(kind, failures, retries, again):
-    end = settle(a_claim(failures=failures, retries=retries), Ending(kind=kind, error=ERROR))
+    end = decide_end(a_claim(failures=failures, retries=retries), Ending(kind=kind, error=ERROR))
     assert end.state == (State.PENDING if again else State.FAILED)
     assert isinstance(end.then, Again) is again
     assert end.error == ERROR
@@ -72,7 +72,7 @@ def test_a_failure_is_retried_until_none_is_left(kind, failures, retries, again)
 
 @pytest.mark.parametrize("failures", [0, 1])
 def test_what_cannot_end_otherwise_is_not_tried_again(failures):
-    end = settle(a_claim(failures=failures, retries=5), Ending(kind="raised", error=ERROR, hopeless=True))
+    end = decide_end(a_claim(failures=failures, retries=5), Ending(kind="raised", error=ERROR, permanent=True))
     assert end.then == Final(State.FAILED, error=ERROR)
 
 
@@ -84,35 +84,35 @@ def test_what_cannot_end_otherwise_is_not_tried_again(failures):
     ],
 )
 def test_a_retry_that_cannot_be_had_keeps_the_job_s_own_words(policies, failures, words):
-    end = settle(a_claim(failures=failures, **policies), Ending(kind="retry", reason="gateway busy"))
+    end = decide_end(a_claim(failures=failures, **policies), Ending(kind="retry", reason="gateway busy"))
     assert end.error == RunError(type="Retry", message=words)
 
 
 def test_crashes_use_up_no_retries():
-    assert settle(a_claim(crashes=2, retries=1), Ending(kind="raised", error=ERROR)).state is State.PENDING
+    assert decide_end(a_claim(crashes=2, retries=1), Ending(kind="raised", error=ERROR)).state is State.PENDING
 
 
 @pytest.mark.parametrize("kind", ["raised", "timed_out", "retry"])
 def test_a_last_failure_never_goes_without_an_error(kind):
-    error = settle(a_claim(), Ending(kind=kind)).error
+    error = decide_end(a_claim(), Ending(kind=kind)).error
     assert error is not None
     assert error.type != ""
     assert error.message != ""
 
 
 def test_a_timeout_says_so():
-    assert settle(a_claim(retries=1), Ending(kind="timed_out")).then.reason == "timeout"
+    assert decide_end(a_claim(retries=1), Ending(kind="timed_out")).then.reason == "timeout"
 
 
 def test_the_job_may_say_when():
     ending = Ending(kind="retry", retry_after=timedelta(0), reason="the shop is closed")
-    end = settle(a_claim(retries=1, retry_delay="1h"), ending)
+    end = decide_end(a_claim(retries=1, retry_delay="1h"), ending)
     assert end.then == Again(timedelta(0), failed=True, reason="the shop is closed")
 
 
 def test_a_snooze_counts_nothing_and_says_why():
     then = Again(timedelta(minutes=5), failed=False)
-    end = settle(a_claim(failures=1), Ending(kind="snoozed", reason="no file", then=then))
+    end = decide_end(a_claim(failures=1), Ending(kind="snoozed", reason="no file", then=then))
     assert end.then == Again(timedelta(minutes=5), failed=False, reason="no file")
 
 
@@ -126,7 +126,7 @@ endings = st.builds(
 
 @given(endings, st.integers(0, 10), st.integers(0, 10))
 def test_every_ending_leads_where_a_run_may_go_under_its_token(ending, failures, retries):
-    end = settle(a_claim(failures=failures, retries=retries), ending)
+    end = decide_end(a_claim(failures=failures, retries=retries), ending)
     assert end.state in TRANSITIONS[State.RUNNING]
     assert (end.id, end.token) == (41, 99)
     assert isinstance(end.then, Final) is end.state.final

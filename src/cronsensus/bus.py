@@ -27,7 +27,7 @@ MOST_WAITING = 10_000
 """Events that wait for subscribers at most; further events are dropped."""
 IDLE_SECONDS = 10.0
 """Seconds that the thread stays without events."""
-TELL_AGAIN = 60.0
+LOG_AGAIN = 60.0
 """Seconds between two lines of the log about dropped events."""
 
 _log = Logger("cronsensus.events")
@@ -58,14 +58,14 @@ class Bus:
         # Reentrant: a signal handler may call the store in the middle of an ``emit``.
         self._lock = threading.RLock()
         self._queue: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
-        self._over: Signal | None = None
+        self._thread_ended: Signal | None = None
         self._thread: int | None = None
         self._busy: Subscriber | None = None
         self.dropped: int = 0
-        self._told = 0
-        self._told_at = -TELL_AGAIN
+        self._logged_dropped = 0
+        self._logged_at = -LOG_AGAIN
 
-    # --- who wants to know -------------------------------------------------------------------------------------------
+    # --- subscribers -------------------------------------------------------------------------------------------------
 
     def on(self, event: str | type[Event], function: Subscriber) -> None:
         """Call ``function`` with each such event from now on; once, however often it is subscribed.
@@ -80,7 +80,7 @@ class Bus:
             self._subscribers = {**known, **more}
 
     def off(self, event: str | type[Event], function: Subscriber) -> bool:
-        """Call it no more for such events; ``False``: it was not subscribed.
+        """Call ``function`` no more with such events; ``False``: it was not subscribed.
 
         Raises:
             InvalidOption: there is no such event.
@@ -98,11 +98,11 @@ class Bus:
             ]
             return self._subscribers != before
 
-    def wanted(self, kind: type[Event]) -> bool:
-        """Whether anybody subscribed to it. Ask before making an event: without subscribers that costs nothing."""
+    def has_subscribers(self, kind: type[Event]) -> bool:
+        """Whether a kind of event has subscribers. Without them, callers do not even make the event."""
         return kind in self._subscribers
 
-    # --- what happened -----------------------------------------------------------------------------------------------
+    # --- events ------------------------------------------------------------------------------------------------------
 
     def emit(self, event: Event) -> None:
         """Queue an event for the subscribers, who are called on another thread; never blocks."""
@@ -111,14 +111,14 @@ class Bus:
                 self.dropped += 1
             else:
                 self._queue.put(event)
-            if self._over is None:
+            if self._thread_ended is None:
                 self._start_thread()
         self._log_dropped()
 
     @property
     def span(self) -> Callable[[str], AbstractContextManager[object]] | None:
         """The context manager that measures the store's verbs, for ``Store.span``; ``None``: nobody subscribed."""
-        return self._measured if self.wanted(StoreVerb) else None
+        return self._measured if self.has_subscribers(StoreVerb) else None
 
     def _measured(self, verb: str) -> AbstractContextManager[object]:
         # A subscriber that calls the store would get an event of that call, and call again, for ever.
@@ -141,11 +141,11 @@ class Bus:
     def close(self, timeout: float) -> None:
         """Let the thread end after the queued events; wait for that, at most so many seconds."""
         with self._lock:
-            over = self._over
-            if over is not None:
+            ended = self._thread_ended
+            if ended is not None:
                 self._queue.put(None)
-        if over is not None and threading.get_ident() != self._thread:  # a subscriber may stop its scheduler
-            over.wait(timeout)
+        if ended is not None and threading.get_ident() != self._thread:  # a subscriber may stop its scheduler
+            ended.wait(timeout)
 
     def _start_thread(self) -> None:
         try:
@@ -154,14 +154,14 @@ class Bus:
         except RuntimeError:  # the interpreter is at its end, or no more threads can be had
             return
         # Set it last: a caller that is interrupted in between leaves a spare thread, not a missing thread.
-        self._over = Signal()
+        self._thread_ended = Signal()
 
     def _start(self) -> None:
         try:
             threading.Thread(target=self._deliver_next, name="cronsensus-events", daemon=True).start()
         except RuntimeError:
             with self._lock:
-                self._over = None
+                self._thread_ended = None
 
     def _deliver_next(self) -> None:
         self._thread = threading.get_ident()
@@ -175,9 +175,9 @@ class Bus:
             with self._lock:
                 if not self._queue.empty():
                     continue
-                over, self._over, self._thread = self._over, None, None
-            if over is not None:
-                over.set()
+                ended, self._thread_ended, self._thread = self._thread_ended, None, None
+            if ended is not None:
+                ended.set()
             return
 
     def _deliver_event(self, event: Event) -> None:
@@ -195,16 +195,16 @@ class Bus:
         self._log_dropped()
 
     def _log_dropped(self) -> None:
-        if self.dropped == self._told:
+        if self.dropped == self._logged_dropped:
             return
         with self._lock:
             now, busy = self._clock.monotonic(), self._busy
-            if now - self._told_at < TELL_AGAIN:
+            if now - self._logged_at < LOG_AGAIN:
                 return
-            self._told, self._told_at = self.dropped, now
+            self._logged_dropped, self._logged_at = self.dropped, now
         _log.aside.warning(
             "%d events were dropped so far, because subscribers do not keep up%s",
-            self._told, f"; now {_name(busy)} is being called" if busy is not None else "",
+            self._logged_dropped, f"; now {_name(busy)} is being called" if busy is not None else "",
         )  # fmt: skip
 
 

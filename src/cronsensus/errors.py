@@ -55,7 +55,7 @@ from datetime import timedelta
 class CronsensusError(Exception):
     """Something went wrong in cronsensus."""
 
-    hopeless = False
+    permanent = False
     """Whether another attempt of the run that raised it cannot end otherwise."""
 
     def __init__(self, message: str | None = None) -> None:
@@ -252,7 +252,7 @@ class NodeFailed(CronsensusError):
 class BatchFailed(CronsensusError):
     """More items of a batch failed than it tolerates."""
 
-    hopeless = True  # its items have ended
+    permanent = True  # its items have ended
 
 
 class AlertNotSent(CronsensusError):

@@ -1,4 +1,4 @@
-"""Decide what follows the end of an attempt. Pure."""
+"""Decide whether an attempt that ended is retried, and after which delay. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from cronsensus.model.occurrence import Claim, RunError
 from cronsensus.model.states import Reason, State
 
 JITTER = 0.25
-"""Share of a retry's delay that is drawn by hash, so that a thousand failures of one cause do not come back as one
-herd."""
+"""Share of a retry's delay that is jitter, so that a thousand failures of one cause are not retried at once."""
 
 
-def settle(claim: Claim, ending: Ending) -> End:
-    """Return what the store is to record of an attempt that ended like this."""
+def decide_end(claim: Claim, ending: Ending) -> End:
+    """Return what to record of an attempt that ended like this: whether it is retried, and when."""
     return End.of(claim, _what_follows(claim, ending), ending.elapsed)
 
 
@@ -39,10 +38,10 @@ def _what_follows(claim: Claim, ending: Ending) -> Then:
             return _failed(claim, ending)
 
 
-def cut_off(claim: Claim, why: str) -> End | None:
-    """Return the end of an attempt that its own node cut off; ``None``: it is given back, to be run again.
+def decide_cut_off(claim: Claim, why: str) -> End | None:
+    """Return the end of an attempt that its own node cut off; ``None``: the claim is released, and it runs again.
 
-    A job with ``on_crash="fail"`` may have begun its work, and that must not be done twice.
+    With ``on_crash="fail"`` it fails: the attempt may have done part of its work, which must not be done twice.
     """
     if claim.spec.policies.on_crash == "retry":
         return None
@@ -52,14 +51,14 @@ def cut_off(claim: Claim, why: str) -> End | None:
 def _failed(claim: Claim, ending: Ending) -> Final | Again:
     policies = claim.spec.policies
     reason = Reason.TIMEOUT if ending.kind == "timed_out" else ending.reason
-    if ending.hopeless or claim.failures >= policies.retries:
-        return Final(State.FAILED, reason, error=ending.error or _last_word(ending, policies))
+    if ending.permanent or claim.failures >= policies.retries:
+        return Final(State.FAILED, reason, error=ending.error or _default_error(ending, policies))
     delay = ending.retry_after if ending.retry_after is not None else retry_delay(policies, claim.id, claim.failures)
     return Again(delay, failed=True, reason=reason, error=ending.error)
 
 
-def _last_word(ending: Ending, policies: Policies) -> RunError:
-    """Return what is recorded of a last attempt that left no error behind."""
+def _default_error(ending: Ending, policies: Policies) -> RunError:
+    """Return the error to record for a failed last attempt that has none."""
     if ending.kind == "retry":
         asked = f"a retry was asked for, but {'none is left' if policies.retries else 'the job has retries=0'}"
         return RunError(type="Retry", message=f"{ending.reason} ({asked})" if ending.reason else asked)

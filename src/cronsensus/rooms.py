@@ -1,4 +1,4 @@
-"""Which features take part in what a node runs. Left out of this list, one is gone."""
+"""The features whose hooks a node runs. A feature that is left out of this list takes no part."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ class Scheduler:
         self._alerts = made = Alerts(
             [*alerts, *from_settings],
             lambda: self.store,
-            lambda: {name: Expected(*limits) for name, limits in self._declared.expected().items()},
+            lambda: {name: Expected(*limits) for name, limits in self._declared.expected_durations().items()},
             lambda: self.settings.dashboard_url,
             lambda: self._declared.retired,
         )

@@ -22,7 +22,7 @@ from cronsensus import Alert, Scheduler, every, open_store
 from cronsensus.alerts import watching
 from cronsensus.alerts.conditions import Expected, find_job_conditions, find_node_conditions, find_waiting_conditions
 from cronsensus.alerts.events import MOST_SEEN, Event, read_events, read_mark
-from cronsensus.alerts.message_words import MOST_TOLD, write_subject, write_text
+from cronsensus.alerts.message_words import MOST_EVENTS, write_subject, write_text
 from cronsensus.alerts.muting import list_muted, mute_job, unmute_job
 from cronsensus.alerts.sending import Message
 from cronsensus.alerts.watching import Alerts
@@ -328,7 +328,7 @@ def test_a_run_that_takes_too_long_is_told_once_while_it_runs_or_if_it_has_ended
     cluster = HandCluster()
     cluster.join("node-1")
     cluster.declare("report")
-    watch = HandWatch(cluster, ["slow"], report=Expected(takes=timedelta(seconds=30)))
+    watch = HandWatch(cluster, ["slow"], report=Expected(slow=timedelta(seconds=30)))
     cluster.store.enqueue([Item(job="report")])
     [long] = cluster.claim()
     watch.look(25)
@@ -456,7 +456,7 @@ def test_of_very_many_jobs_that_are_overdue_none_is_told_twice():
     names = [f"job-{number}" for number in range(1_100)]
     cluster.store.define_jobs([JobSpec(name=name, function=name, trigger=None) for name in names], release="r1")
     cluster.advance(60)
-    expected = {name: Expected(within=timedelta(seconds=1)) for name in names}
+    expected = {name: Expected(overdue=timedelta(seconds=1)) for name in names}
     events, wrong = find_job_conditions(cluster.store, expected, {}, cluster.store.now())
     assert len(events) == len(names)
     assert find_job_conditions(cluster.store, expected, wrong, cluster.store.now()) == ([], wrong)
@@ -567,7 +567,7 @@ def test_ten_thousand_failures_make_few_messages(sqlite_url):
             wait_until(lambda: len(got.bodies) >= 4 or sum(one["total"] for one in got.bodies) == 2_000, 30)
             wait_for_looks(scheduler)
         assert 1 <= len(got.bodies) <= 4
-        assert all(len(one["events"]) <= MOST_TOLD for one in got.bodies)
+        assert all(len(one["events"]) <= MOST_EVENTS for one in got.bodies)
 
 
 @pytest.fixture
@@ -581,7 +581,7 @@ def test_many_events_are_told_in_one_line_and_the_rest_is_counted():
     events = [Event(key=str(n), event="failed", at=START, job=f"job-{n % 3}", run=n) for n in range(60)]
     assert write_subject(events) == "60 failed of 3 jobs"
     lines = write_text(events, lambda _, at: at.isoformat()).splitlines()
-    assert len(lines) == MOST_TOLD + 1
+    assert len(lines) == MOST_EVENTS + 1
     assert lines[-1].startswith("… and 10 more: job-")
 
 
@@ -922,7 +922,7 @@ def test_what_is_slow_is_remembered_while_it_is_and_no_longer():
     many = {f"run:{number}": begun.at for number in range(MOST_SEEN + 1)}
     slow = {"slow:1": begun.at}
     assert read_events(store, structs.replace(begun, seen=many | slow))[1].seen == slow
-    checks = Alerts([], lambda: store, lambda: {"gone": Expected(takes=timedelta(seconds=1))})
+    checks = Alerts([], lambda: store, lambda: {"gone": Expected(slow=timedelta(seconds=1))})
     assert checks._read_conditions(Alert(print), store, structs.replace(begun, seen=slow), [])[1].seen == {}
 
 

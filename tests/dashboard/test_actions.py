@@ -293,7 +293,12 @@ def test_each_form_has_its_words_in_chinese(cluster: HandCluster, name: str) -> 
     if name == "retry-failed":
         del given["job"]
     form = EVERY[name].form(cluster.store, given)
-    texts = [form.title, *form.says, *(then for _, then in form.rows), *([form.refused] if form.refused else [])]
+    texts = [
+        form.title,
+        *form.consequences,
+        *(then for _, then in form.rows),
+        *([form.refused] if form.refused else []),
+    ]
     said = {str(text[0]) for text in texts} | {form.button, DONE[name]}
     said |= {one.label for one in (*form.fields, *form.asks)}
     assert said - set(CHINESE) == set()

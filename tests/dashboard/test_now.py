@@ -11,7 +11,7 @@ import pytest
 
 from cronsensus.dashboard import dashboard
 from cronsensus.dashboard.night import find_night
-from cronsensus.dashboard.now import now_page
+from cronsensus.dashboard.now import read_now_page
 from cronsensus.model.batch import item_key
 from cronsensus.model.ends import End, Parked
 from cronsensus.model.occurrence import Item
@@ -35,7 +35,7 @@ def expect(cluster: HandCluster, job: str, **what: Any) -> None:
 
 
 def read(cluster: HandCluster) -> list[tuple[str, str, int, int]]:
-    page = now_page(cluster.store, everything=True)
+    page = read_now_page(cluster.store, everything=True)
     return [(one.kind, one.name, one.times, one.row) for one in page.attention]
 
 
@@ -158,7 +158,7 @@ def test_the_night_has_a_row_for_what_runs_seldom_and_a_line_for_the_rest(cluste
         cluster.fire()
         for claim in cluster.claim():
             cluster.finish(claim)
-    night = now_page(cluster.store).night
+    night = read_now_page(cluster.store).night
     assert [(row.job, f"{row.at:%H:%M}") for row in night.rows] == [("nightly", "00:00")]
     assert (night.begin.hour, night.end.hour) == (18, 8)
     assert night.often == 2
@@ -182,7 +182,7 @@ def test_the_day_shows_the_worst_of_each_half_hour_and_a_batch_as_one(cluster: H
     settle(cluster.store, [End.of(claim, Parked("items", 5, "waiting: for its items"))])
     for one in cluster.claim():
         cluster.finish(one)
-    day = now_page(cluster.store, by="job").day
+    day = read_now_page(cluster.store, by="job").day
     assert day is not None
     assert [(row.job, [cell.counts for cell in row.cells]) for row in day.rows] == [
         ("shop", [Counter(succeeded=2, failed=1)]),

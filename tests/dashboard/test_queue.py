@@ -35,7 +35,7 @@ def test_what_waits_stands_by_job_and_the_longest_first(cluster: HandCluster) ->
         ("scan", "1"),
         ("mail", "2"),
     ]
-    page = queue.queue_page(store)
+    page = queue.read_queue_page(store)
     assert [(line.job, line.ended) for line in page.jobs] == [("scan", 1), ("mail", 0)]
     assert (page.waiting, page.ended) == (3, 1)
 

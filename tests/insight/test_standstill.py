@@ -67,7 +67,7 @@ def test_alerts_tell_of_the_standstill_once_and_overdue_is_not_hidden_by_a_succe
     assert [(one.event, one.job) for one in events] == [("stalled", "tick")]
     assert "stands still until" in events[0].reason
     assert find_waiting_conditions(cluster.store, wrong, now, stalled=True, backlog=None) == ([], wrong)
-    expected = {"tick": Expected(within=timedelta(hours=1))}
+    expected = {"tick": Expected(overdue=timedelta(hours=1))}
     events, wrong = find_job_conditions(cluster.store, expected, {}, now)
     assert [one.event for one in events] == ["overdue"]
     assert find_job_conditions(cluster.store, expected, wrong, now) == ([], wrong)

@@ -296,7 +296,7 @@ def test_nothing_runs_while_the_store_is_away_and_the_message_comes_again(guarde
         raise StoreUnavailable("gone")
 
     caplog.set_level("INFO", "cronsensus.celery")
-    monkeypatch.setattr(worker, "PATIENCE", 0.0)
+    monkeypatch.setattr(worker, "STORE_PATIENCE", 0.0)
     monkeypatch.setattr(outside, "acquire", gone)
     sent = guarded.adds.delay(1)
     wait_for(lambda: "comes again in 1 s: the store cannot be asked: gone" in caplog.text or None, "a try")

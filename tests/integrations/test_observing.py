@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cronsensus import Scheduler, StoreUnavailable
 from cronsensus.errors import InvalidOption
 from cronsensus.external import observing
-from cronsensus.external.observed import ObservedJob, packed, read_observed, unpacked
+from cronsensus.external.observed import ObservedJob, compress_times, expand_times, read_observed
 from cronsensus.external.observing import Observation
 from cronsensus.integrations.apscheduler import guard
 from cronsensus.model.occurrence import OccurrenceFilter
@@ -178,8 +178,8 @@ def test_only_the_jobs_and_times_that_were_asked_for_are_counted(url):
 
 @given(st.lists(st.integers(0, 2**53)))
 def test_packed_times_are_the_same_when_unpacked(times):
-    assert list(unpacked(packed(times))) == sorted(times)
+    assert list(expand_times(compress_times(times))) == sorted(times)
 
 
 def test_times_of_a_regular_job_are_packed_into_one():
-    assert packed(range(0, 1440 * 60, 60)) == [[0, 60, 1440]]
+    assert compress_times(range(0, 1440 * 60, 60)) == [[0, 60, 1440]]

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from cronsensus.model.gate import Gate, Rule, gate
+from cronsensus.model.gate import Gate, Rule, decide_gate
 
 A, B = Rule("a"), Rule("b")
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
@@ -36,10 +36,10 @@ MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
     ],
 )
 def test_what_becomes_of_it_follows_from_its_upstreams(rules, verdicts, expected):
-    assert gate(rules, verdicts, waited=MINUTE, wait_for=DAY) == expected
+    assert decide_gate(rules, verdicts, waited=MINUTE, wait_for=DAY) == expected
 
 
 def test_it_does_not_wait_for_ever():
-    assert gate([A, B], {"a": ["wait"], "b": ["succeeded"]}, waited=DAY + MINUTE, wait_for=DAY) == Gate(
+    assert decide_gate([A, B], {"a": ["wait"], "b": ["succeeded"]}, waited=DAY + MINUTE, wait_for=DAY) == Gate(
         "skip", "upstream late: a"
     )

@@ -56,7 +56,7 @@ class RoundByHand(Round):
         active_runs = self.active_runs
         told = self.notified or active_runs._ended or active_runs.has_unsent_ends
         if self._clock.monotonic() < self._asleep_until and not told:
-            self.asked = True
+            self.woken = True
         return super().run_round()
 
 

@@ -19,8 +19,8 @@ from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step
-from cronsensus.node.claiming import UNRECORDED, Claiming, unheard_of
-from cronsensus.node.holding import Ahead
+from cronsensus.node.claiming import UNRECORDED, Claiming, read_unknown_claims
+from cronsensus.node.holding import Waiting
 from cronsensus.node.lead_time import ClockSample
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.situation import Firing, Work
@@ -97,7 +97,7 @@ class Bench(Scene):
 
     def waits(self) -> list[float]:
         held = self.active_runs._held.values()
-        return [one.at - self.clock.monotonic() for one in held if isinstance(one, Ahead)]
+        return [one.at - self.clock.monotonic() for one in held if isinstance(one, Waiting)]
 
 
 @pytest.fixture
@@ -258,14 +258,14 @@ def key(one: Occurrence) -> tuple[int, int]:
 
 def test_claims_unknown_to_the_node_are_found(bench, running):
     bench.claims.running = [running]
-    assert [(one.id, one.token) for one in unheard_of(bench.claims, "s1", set())] == [key(running)]
-    assert list(unheard_of(bench.claims, "s1", {key(running)})) == []
+    assert [(one.id, one.token) for one in read_unknown_claims(bench.claims, "s1", set())] == [key(running)]
+    assert list(read_unknown_claims(bench.claims, "s1", {key(running)})) == []
     bench.claims.running = [replace(running, started_at=running.due_at + SECOND)]
-    assert [one.claimed_at for one in unheard_of(bench.claims, "s1", set())] == [running.due_at + SECOND]
+    assert [one.claimed_at for one in read_unknown_claims(bench.claims, "s1", set())] == [running.due_at + SECOND]
     bench.claims.running = [replace(running, started_at=None)]
-    assert [one.claimed_at for one in unheard_of(bench.claims, "s1", set())] == [running.due_at]
+    assert [one.claimed_at for one in read_unknown_claims(bench.claims, "s1", set())] == [running.due_at]
     bench.claims.known = False
-    assert list(unheard_of(bench.claims, "s1", set())) == []
+    assert list(read_unknown_claims(bench.claims, "s1", set())) == []
 
 
 @pytest.mark.parametrize("due_in", [timedelta(0), SOON])
@@ -304,7 +304,7 @@ def test_what_the_store_lists_and_may_have_run_already_is_not_run_twice(
 ):
     claim = bench.claim(1, on_crash=on_crash)
     other = bench.claim(99)
-    monkeypatch.setattr("cronsensus.node.claiming.unheard_of", lambda *_: iter([other, claim]))
+    monkeypatch.setattr("cronsensus.node.claiming.read_unknown_claims", lambda *_: iter([other, claim]))
     bench.claiming._answers_lost = answers_lost
     bench.claiming.adopt_runs(bench.lease, {(claim.id, claim.token)})
     assert [call.claim.id for call in bench.thread.calls] == [claim.id] * runs

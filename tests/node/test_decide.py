@@ -21,10 +21,10 @@ from cronsensus.node.careful import Careful
 from cronsensus.node.decide import (
     AFTER_A_LOST_RACE,
     CLOCK_SET,
+    DEFERRED_LOOK_SECONDS,
     ENSURE_RUNS_EVERY,
     HOUSEKEEPING,
     INSTANT,
-    LATE_LOOK_SECONDS,
     LOOK_AFTER_WORK,
     LOOKS_APART,
     RECENTLY_ACTIVE,
@@ -63,8 +63,8 @@ ABSENT = view(holders=(holder(),), absent=("b",), sessions=BOTH)
 
 # --- before a look ----------------------------------------------------------------------------------------------------
 
-ASLEEP: dict[str, Any] = {"looked_at": HERE - 1, "look_at": HERE + 5, "hungry": False}
-HUNGRY: dict[str, Any] = ASLEEP | {"hungry": True}
+ASLEEP: dict[str, Any] = {"looked_at": HERE - 1, "look_at": HERE + 5, "backlog": False}
+BACKLOG: dict[str, Any] = ASLEEP | {"backlog": True}
 AHEAD = timedelta(seconds=LEAD + SLACK)
 NOW_LOOK = Look(AHEAD)
 TOLD = Work(4, ahead=AHEAD)
@@ -74,7 +74,7 @@ BEFORE: dict[str, tuple[dict[str, Any], dict[str, Any], Next]] = {
     "the alarm has come": (ASLEEP | {"look_at": HERE}, {}, NOW_LOOK),
     "the alarm comes in less than a clock counts": (ASLEEP | {"look_at": HERE + INSTANT / 2}, {}, NOW_LOOK),
     "the alarm comes in as much as a clock counts": (ASLEEP | {"look_at": HERE + 2 * INSTANT}, {}, Sleep(2 * INSTANT)),
-    "it is asked to look": (ASLEEP, {"asked": True}, NOW_LOOK),
+    "it is asked to look": (ASLEEP, {"woken": True}, NOW_LOOK),
     "the store is 40 ms away, and the alarm has come": (
         {"lead": LeadTime(slowest=0.12, looks=(0.04,) * 4)}, {}, Look(timedelta(seconds=0.18 + SLACK)),
     ),
@@ -93,14 +93,14 @@ BEFORE: dict[str, tuple[dict[str, Any], dict[str, Any], Next]] = {
         ASLEEP | {"careful": Careful(results_alone=True)}, {"notified": True, "unsettled": True}, Work(0),
     ),
     "a run ended": (ASLEEP, {"unsettled": True}, Work(0)),
-    "a run ended, and more waits than was taken": (HUNGRY, {"unsettled": True}, Work(4)),
+    "a run ended, and more waits than was taken": (BACKLOG, {"unsettled": True}, Work(4)),
     "the same, and the last results were not taken": (
-        HUNGRY | {"careful": Careful(results_alone=True)}, {"unsettled": True}, Work(0),
+        BACKLOG | {"careful": Careful(results_alone=True)}, {"unsettled": True}, Work(0),
     ),
-    "the same, and the answer of a claim was lost": (HUNGRY, {"unsettled": True, "in_doubt": True}, Work(0)),
-    "the same, and the node drains": (HUNGRY, {"unsettled": True, "draining": True}, Work(0)),
-    "the same, and the session is lost": (HUNGRY, {"unsettled": True, "lost": True}, Work(0)),
-    "more waits, and nothing has ended here": (HUNGRY, {}, Sleep(5.0)),
+    "the same, and the answer of a claim was lost": (BACKLOG, {"unsettled": True, "in_doubt": True}, Work(0)),
+    "the same, and the node drains": (BACKLOG, {"unsettled": True, "draining": True}, Work(0)),
+    "the same, and the session is lost": (BACKLOG, {"unsettled": True, "lost": True}, Work(0)),
+    "more waits, and nothing has ended here": (BACKLOG, {}, Sleep(5.0)),
     "progress is to be written now": (ASLEEP, {"progress_in": 0.0}, Work(0)),
     "progress is to be written soon": (ASLEEP, {"progress_in": 0.3}, Sleep(0.3)),
     "progress is to be written after the alarm": (ASLEEP, {"progress_in": 9.0}, Sleep(5.0)),
@@ -109,9 +109,10 @@ BEFORE: dict[str, tuple[dict[str, Any], dict[str, Any], Next]] = {
     "the node drains, and the alarm has come": (ASLEEP | {"look_at": HERE}, {"draining": True}, Sleep(WATCH)),
     "the node drains, and progress is to be written": (ASLEEP, {"draining": True, "progress_in": 0.2}, Sleep(0.2)),
     "a partition comes next": (
-        ASLEEP | {"look_at": HERE, "herd": PART, "hungry": False}, {"free_slots": 40}, Look(AHEAD, 40, Partition(0, 2)),
+        ASLEEP | {"look_at": HERE, "herd": PART, "backlog": False}, {"free_slots": 40},
+        Look(AHEAD, 40, Partition(0, 2)),
     ),
-    "a partition comes next, and what was made waits": (HUNGRY | {"look_at": HERE, "herd": PART}, {}, Work(4)),
+    "a partition comes next, and what was made waits": (BACKLOG | {"look_at": HERE, "herd": PART}, {}, Work(4)),
     "a partition comes next, and few slots are free": (
         ASLEEP | {"look_at": HERE, "herd": PART._replace(fired_at=HERE - 0.01)}, {}, Sleep(FULL - 0.01),
     ),
@@ -154,18 +155,18 @@ def test_late_nodes_leave_a_notification_to_those_in_front_and_look_one_after_th
     for notified in (True, False):
         waits = []
         for session in CROWD:
-            memory = Memory(**ASLEEP, late=True)
-            facts = Facts(session=session, free_slots=4, notified=notified, asked=not notified)
+            memory = Memory(**ASLEEP, defers=True)
+            facts = Facts(session=session, free_slots=4, notified=notified, woken=not notified)
             step, memory = decide.next_step(memory, facts, HERE)
             assert isinstance(step, Sleep)
-            assert LATE_LOOK_SECONDS[0] <= step.seconds <= LATE_LOOK_SECONDS[1]
+            assert DEFERRED_LOOK_SECONDS[0] <= step.seconds <= DEFERRED_LOOK_SECONDS[1]
             waits.append(step.seconds)
             assert decide.next_step(memory, facts, HERE + step.seconds)[0] == NOW_LOOK
         assert len(set(waits)) == len(CROWD)
 
 
 @pytest.mark.parametrize(
-    ("hungry", "done", "facts", "after"),
+    ("backlog", "done", "facts", "after"),
     [
         (False, {"want": 4, "claimed": 4}, {}, (True, False)),
         (False, {"want": 4, "claimed": 1}, {}, (False, False)),
@@ -180,15 +181,15 @@ def test_late_nodes_leave_a_notification_to_those_in_front_and_look_one_after_th
          "a result, and more waits", "a result: nothing new to see", "a run is tried again", "no notification comes"],
 )  # fmt: skip
 def test_a_look_follows_work_only_where_it_may_show_something_new(
-    hungry: bool, done: dict[str, Any], facts: dict[str, Any], after: tuple[bool, bool]
+    backlog: bool, done: dict[str, Any], facts: dict[str, Any], after: tuple[bool, bool]
 ) -> None:
     told: dict[str, Any] = {"want": 0, "claimed": 0, "again": False} | done
-    memory = decide.note_work(Memory(**ASLEEP | {"hungry": hungry}), Facts(session="a", **facts), HERE, **told)
-    assert (memory.hungry, memory.look_at == HERE) == after
+    memory = decide.note_work(Memory(**ASLEEP | {"backlog": backlog}), Facts(session="a", **facts), HERE, **told)
+    assert (memory.backlog, memory.look_at == HERE) == after
 
 
 def test_results_that_were_taken_go_with_claims_again() -> None:
-    alone = Memory(**HUNGRY, careful=Careful(results_alone=True))
+    alone = Memory(**BACKLOG, careful=Careful(results_alone=True))
     after = decide.note_work(alone, Facts(session="a"), HERE, want=0, claimed=0, again=False)
     assert decide.next_step(after, Facts(session="a", free_slots=4, unsettled=True), HERE)[0] == Work(4)
 
@@ -461,15 +462,15 @@ def test_a_node_is_late_by_what_comes_next() -> None:
     for seen in (view(sessions=CROWD, coming=SECOND), view(job(SECOND), sessions=CROWD), view(sessions=CROWD)):
         instant = None if seen == view(sessions=CROWD) else NOW + SECOND
         for session in CROWD:
-            late = Situation(session=session, view=seen).play()[2].late
+            late = Situation(session=session, view=seen).play()[2].defers
             assert late is not is_in_front(session, CROWD, instant)
-            assert not Situation(session=session, view=seen, facts={"hears_notifications": False}).play()[2].late
+            assert not Situation(session=session, view=seen, facts={"hears_notifications": False}).play()[2].defers
 
 
 def test_what_a_node_fired_itself_and_did_not_take_is_watched_at_its_due_time() -> None:
     nothing = Situation(view=view(job(9 * MS)), fired=lambda plans, _: Fired(plans, 0, 0))
     assert nothing.follows()["sleep"] == pytest.approx(0.009)
-    assert nothing.play()[2].hungry
+    assert nothing.play()[2].backlog
 
 
 @pytest.mark.parametrize(

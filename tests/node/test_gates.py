@@ -11,11 +11,11 @@ from cronsensus.errors import StoreUnavailable
 from cronsensus.model.ends import Final, Parked
 from cronsensus.model.states import State
 from cronsensus.node.active_runs import ActiveRuns
-from cronsensus.node.hooks import Begin
+from cronsensus.node.hooks import Admit
 from cronsensus.node.waking import Answer, Waking
 from tests.node.test_active_runs import KEY, RETURNED, Scene
 
-RUN, WAIT = Begin(), Parked("upstreams", reason="waits for first")
+RUN, WAIT = Admit(), Parked("upstreams", reason="waits for first")
 SKIP = Final(State.SKIPPED, "upstream failed: first")
 
 
@@ -153,7 +153,7 @@ def test_an_error_of_the_store_at_a_gate_tells_of_each_claim_that_is_left(
     monkeypatch.setattr(UpstreamAdmission, "admit_claims", away)
     monkeypatch.setattr(Waking, "store", scene.store)
     scene.waking.on_queued = lambda: None
-    scene.waking.ask_about_claims([scene.asked], ())
+    scene.waking.queue_claims([scene.asked], ())
     scene.waking.wake_due()
     scene.next_round()
     assert (scene.back, scene.ends) == ([1], [])

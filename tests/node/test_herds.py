@@ -96,7 +96,7 @@ def test_nodes_that_all_find_many_jobs_overdue_at_one_moment_lose_at_most_one_ra
     herd.run(1)
     herd.dead = set()
     for number, node in enumerate(herd.nodes):
-        node.asked = True  # as after an error
+        node.woken = True  # as after an error
         herd.after(0.0, partial(herd.turn, number))
     took = herd.until_all_ran(HERD) - 0.8
     assert sum(herd.fired) == HERD

@@ -11,7 +11,7 @@ import pytest
 from cronsensus import every
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
-from cronsensus.node.decide import LATE_LOOK_SECONDS
+from cronsensus.node.decide import DEFERRED_LOOK_SECONDS
 from cronsensus.node.settings import WATCH_SECONDS
 from cronsensus.node.turn_order import IN_FRONT, STAGGER, TERM, is_in_front, place_of
 from cronsensus.timing.clock import ManualClock
@@ -62,7 +62,7 @@ def test_an_enqueued_run_is_claimed_by_those_in_front_before_any_late_node_asks(
     crowd.askers.clear()
     crowd.store.enqueue([Item(job="job")])
     crowd.store.notify()
-    crowd.run(LATE_LOOK_SECONDS[0] - 0.001)
+    crowd.run(DEFERRED_LOOK_SECONDS[0] - 0.001)
     assert [one.state for one in crowd.ran()] == ["succeeded"]
     assert crowd.askers <= in_front(crowd, None)
 
@@ -77,7 +77,7 @@ def test_long_runs_spread_to_late_nodes(nodes):
     crowd.run(nodes + 0.9)
     late = [lateness(one) for one in crowd.ran() if one.started_at]
     assert len(late) == nodes
-    assert max(late) <= LATE_LOOK_SECONDS[1] + IN_FRONT * STAGGER / SECOND
+    assert max(late) <= DEFERRED_LOOK_SECONDS[1] + IN_FRONT * STAGGER / SECOND
     assert set(crowd.running.values()) == {1}
 
 
@@ -88,7 +88,7 @@ def test_many_long_runs_take_the_slots_of_all_nodes(nodes):
     crowd.define(*(JobSpec(name=f"j{number}", function="work", trigger=trigger) for number in range(10 * nodes)))
     crowd.run(19.9)
     assert [len(hands.calls) for hands in crowd.hands] == [0] * nodes
-    crowd.run(0.1 + LATE_LOOK_SECONDS[1] + IN_FRONT * STAGGER / SECOND)
+    crowd.run(0.1 + DEFERRED_LOOK_SECONDS[1] + IN_FRONT * STAGGER / SECOND)
     assert [len(hands.calls) for hands in crowd.hands] == [10] * nodes
 
 

@@ -49,7 +49,7 @@ def test_the_end_of_a_run_is_recorded_without_a_look() -> None:
 
 def test_a_node_that_was_woken_by_something_else_too_looks() -> None:
     scene = Scene(waiting=1)
-    scene.round.asked = True
+    scene.round.woken = True
     assert scene.end() == ["step", "look"]
 
 

@@ -449,7 +449,7 @@ def test_a_node_that_agrees_with_its_store_asks_for_no_renewal(monkeypatch):
         nonlocal asked
         asked += 1
 
-    monkeypatch.setattr(bench.round.reconciling, "_ask", ask)
+    monkeypatch.setattr(bench.round.reconciling, "_request_renewal", ask)
     for _ in range(20):
         bench.go_on()
         while bench.hands.calls:

@@ -58,7 +58,7 @@ class Compared:
         self.adopted: list[set[Key]] = []
         self.signs: list[tuple[str, Any]] = []
         claiming = SimpleNamespace(adopt_runs=lambda _, keys: self.adopted.append(keys))
-        self.compare = Reconciling(self.clock, self.ours, claiming, wake=self._wake, ask=self._ask)  # type: ignore[arg-type]
+        self.compare = Reconciling(self.clock, self.ours, claiming, wake=self._wake, request_renewal=self._ask)  # type: ignore[arg-type]
         self.compare.on_forgotten = lambda why, at=None: self.signs.append((why, at))
         self.lease = SessionLease(MINE, self.clock)
 

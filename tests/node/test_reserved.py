@@ -8,7 +8,7 @@ from msgspec import structs
 
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Note
-from cronsensus.node.hooks import FREELY
+from cronsensus.node.hooks import ADMITTED
 from cronsensus.node.progress import EVERY
 from tests.node.test_active_runs import RETURNED, Scene
 
@@ -20,7 +20,7 @@ def scene() -> Scene:
 
 def reserve(scene: Scene, *numbers: int, lease=None) -> None:
     claims = [structs.replace(scene.claim(number), reserved=True) for number in numbers]
-    scene.active_runs.reserve_claims([(claim, FREELY) for claim in claims], lease or scene.lease)
+    scene.active_runs.reserve_claims([(claim, ADMITTED) for claim in claims], lease or scene.lease)
 
 
 def started(scene: Scene) -> list[int]:

@@ -15,7 +15,7 @@ from cronsensus.stores.values import Partition
 
 HERE = 1000.0
 LONG_QUEUE: dict[str, Any] = {
-    "hungry": True, "looked_at": HERE - 0.1, "look_at": HERE + 5, "pace": Pace(1000.0, HERE, 0, HERE - 0.01),
+    "backlog": True, "looked_at": HERE - 0.1, "look_at": HERE + 5, "pace": Pace(1000.0, HERE, 0, HERE - 0.01),
 }  # fmt: skip
 RESULTS: dict[str, Any] = {"free_slots": 0, "unsettled": True}
 ENOUGH: dict[str, Any] = RESULTS | {"queue": Queue(80, few=False, waits_for=0.05)}
@@ -36,7 +36,7 @@ def next_step(facts: dict[str, Any], memory: dict[str, Any]) -> Next:
         ({"draining": True}, {}, 0),
         ({"trusted": False}, {}, 0),
         ({"given_up": True}, {}, 0),
-        ({}, {"hungry": False}, 0),
+        ({}, {"backlog": False}, 0),
         ({}, {"careful": Careful(results_alone=True)}, 0),
         ({}, {"pace": Pace(9.0, HERE)}, 0),
         ({}, {"pace": None}, 0),
@@ -61,7 +61,7 @@ def test_runs_are_reserved_in_a_long_queue_of_short_ones(
         ({"queue": Queue(80, few=True, waits_for=0.05)}, {}, Work(0, 20)),
         ({"in_doubt": True}, {}, Work()),
         ({}, {"careful": Careful(results_alone=True)}, Work()),
-        ({}, {"hungry": False}, Work()),
+        ({}, {"backlog": False}, Work()),
         ({"queue": Queue(80, few=False, waits_for=STALLED + 0.001)}, {}, Release()),
         ({"queue": Queue(80, few=False, waits_for=STALLED)}, {}, Sleep(GATHER - 0.01)),
         ({"draining": True}, {}, Release()),
@@ -86,7 +86,7 @@ def test_after_what_was_reserved_went_back_the_pace_is_counted_anew() -> None:
 
 
 def test_a_claim_of_reserved_runs_alone_tells_that_more_may_wait() -> None:
-    memory = Memory(**LONG_QUEUE | {"hungry": False})
-    for claimed, hungry in ((0, False), (3, True)):
+    memory = Memory(**LONG_QUEUE | {"backlog": False})
+    for claimed, backlog in ((0, False), (3, True)):
         after = decide.note_work(memory, Facts(session="a"), HERE, want=0, claimed=claimed, again=False)
-        assert (after.hungry, after.pace) == (hungry, Pace(1000.0, HERE, 0, HERE))
+        assert (after.backlog, after.pace) == (backlog, Pace(1000.0, HERE, 0, HERE))

@@ -16,7 +16,7 @@ from cronsensus.insight.waiting import why_it_waits
 from cronsensus.model.occurrence import Claim, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.node import waking
-from cronsensus.node.hooks import Admission, Begin, Hooks, Waker
+from cronsensus.node.hooks import Admission, Admit, Hooks, Waker
 from cronsensus.node.waking import Waking
 from cronsensus.stores import Store, open_store
 from cronsensus.testing.conformance.fixtures import START
@@ -157,7 +157,7 @@ def test_what_one_feature_cannot_ask_sends_back_no_claim_of_another(tmp_path: Pa
 
         def admit_claims(
             self, store: Store, claims: Sequence[Claim], company: Collection[Claim]
-        ) -> Mapping[int, Begin]:
+        ) -> Mapping[int, Admit]:
             raise StoreCorrupt("a result that is no JSON")
 
     class Can(Admission):
@@ -166,15 +166,15 @@ def test_what_one_feature_cannot_ask_sends_back_no_claim_of_another(tmp_path: Pa
 
         def admit_claims(
             self, store: Store, claims: Sequence[Claim], company: Collection[Claim]
-        ) -> Mapping[int, Begin]:
-            return {claim.id: Begin({"by": "can"}) for claim in claims}
+        ) -> Mapping[int, Admit]:
+            return {claim.id: Admit({"by": "can"}) for claim in claims}
 
     rooms_of = [lambda _: Hooks(Cannot()), lambda _: Hooks(Can())]
     made = Waking(open_store(f"memory://{tmp_path.name}"), ManualClock(START), {}, lambda: None, rooms_of)
     made.on_queued = lambda: None
     told: list[tuple[int, bool]] = []
-    made.on_answer = lambda claim, answer: told.append((claim.id, isinstance(answer, Begin)))
-    made.ask_about_claims([Scene().claim(1), Scene().claim(2)], ())
+    made.on_answer = lambda claim, answer: told.append((claim.id, isinstance(answer, Admit)))
+    made.queue_claims([Scene().claim(1), Scene().claim(2)], ())
     made.wake_due()
     assert told == [(1, False), (2, True)]
 
@@ -214,7 +214,7 @@ def test_a_feature_that_is_wrong_about_a_claim_sends_it_back_and_the_thread_live
     made.on_queued = lambda: None
     told: list[tuple[int, object]] = []
     made.on_answer = lambda claim, answer: told.append((claim.id, answer))
-    made.ask_about_claims([Scene().claim(1)], ())
+    made.queue_claims([Scene().claim(1)], ())
     made.wake_due()
     assert told == [(1, None)]
     assert "a mistake in cronsensus" in caplog.text

@@ -7,7 +7,7 @@ import pytest
 
 from cronsensus.after.room import make_after_hooks
 from cronsensus.after.upstreams import Gates
-from cronsensus.after.waking import Ended, Held
+from cronsensus.after.waking import Ended, ParkedAtGate
 from cronsensus.model.ends import End, Parked
 from cronsensus.model.gate import After, Rule
 from cronsensus.model.job import JobSpec, Policies
@@ -127,7 +127,7 @@ def test_many_that_may_go_on_are_found_by_one_look_at_all_that_sleep(store):
 
 def test_what_has_just_ended_goes_before_a_second_look_at_what_fell_asleep(store):
     [waker] = watch(store, []).wakers
-    told: dict[Any, None] = {Held(one): None for one in store.parked(limit=NIGHTS)}
+    told: dict[Any, None] = {ParkedAtGate(one): None for one in store.parked(limit=NIGHTS)}
     waker.find_wakeable(store, told)
     assert len(told) == NIGHTS - 8
     told[Ended("first", TIMES[0])] = None
@@ -146,7 +146,7 @@ def test_a_claim_that_stood_at_its_gate_while_its_upstream_ended_is_claimed_anew
     [first] = [one for one in take(store, "node", NIGHTS, ("first",), lease=LEASE) if one.scheduled_for == TIMES[0]]
     store._world.clock.advance(after)
     settle(store, [an_end(id=first.id, token=first.token, session="node", state=State.SUCCEEDED)])
-    found.ask_about_claims([claim], ())
+    found.queue_claims([claim], ())
     found.wake_due()
     assert told == [(claim.id, decision)]
 

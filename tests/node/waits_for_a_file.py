@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from cronsensus.model.ends import Parked, Then
 from cronsensus.model.occurrence import Claim
 from cronsensus.model.parking import Sleeper
-from cronsensus.node.hooks import Admission, Begin, Hooks, Host, Waker
+from cronsensus.node.hooks import Admission, Admit, Hooks, Host, Waker
 from cronsensus.stores.base import Store
 
 PARKED_ON = "file"
@@ -43,14 +43,14 @@ class FileAdmission(Admission):
 
     def admit_claims(
         self, store: Store, claims: Sequence[Claim], company: Collection[Claim]
-    ) -> Mapping[int, Begin | Then]:
+    ) -> Mapping[int, Admit | Then]:
         return {claim.id: self._ask(path_of(self._host, claim.spec.function)) for claim in claims}
 
-    def _ask(self, path: Path | None) -> Begin | Then:
+    def _ask(self, path: Path | None) -> Admit | Then:
         assert path is not None
         if not path.exists():
             return Parked(PARKED_ON, reason=f"waits for {path.name}")
-        return Begin({"file": path.read_text("utf-8")})
+        return Admit({"file": path.read_text("utf-8")})
 
 
 class _Held(NamedTuple):

@@ -17,7 +17,7 @@ from cronsensus.model.states import State
 from cronsensus.node import decide
 from cronsensus.node.active_runs import ActiveRuns
 from cronsensus.node.claiming import Claiming
-from cronsensus.node.hooks import FREELY
+from cronsensus.node.hooks import ADMITTED
 from cronsensus.node.situation import Fired, Firing
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.timing.clock import Clock
@@ -304,8 +304,8 @@ class TellsNobody(ActiveRuns):
 class StartsAhead(ActiveRuns):
     """Starts at once what was claimed ahead of its time."""
 
-    def start_claim_at(self, at, claim, lease, begin=FREELY):
-        self.start_claim(claim, lease, begin)
+    def start_claim_at(self, at, claim, lease, admit=ADMITTED):
+        self.start_claim(claim, lease, admit)
 
 
 class AdoptsOnce(Claiming):

@@ -20,7 +20,7 @@ def test_no_promise_is_broken_in_herds_and_by_late_nodes(first, monkeypatch):
 
     def noted(memory, view, *facts, **told):
         memory = set_alarm(memory, view, *facts, **told)
-        happened["late"] += memory.late
+        happened["late"] += memory.defers
         happened["herds"] += view.more
         return memory
 

@@ -13,7 +13,7 @@ from cronsensus.model.gate import Gate
 from cronsensus.model.occurrence import Claim
 from cronsensus.model.parking import Sleeper
 from cronsensus.model.states import State
-from cronsensus.node.hooks import Admission, Begin, Host
+from cronsensus.node.hooks import Admission, Admit, Host
 from cronsensus.process.logger import Logger
 from cronsensus.stores.base import Store
 
@@ -39,7 +39,7 @@ class UpstreamAdmission(Admission):
 
     def admit_claims(
         self, store: Store, claims: Sequence[Claim], company: Collection[Claim]
-    ) -> Mapping[int, Begin | Then]:
+    ) -> Mapping[int, Admit | Then]:
         """Admit claims whose gate is open, and park or skip the rest.
 
         Upstreams in ``company`` are not read, because they are active. They may end meanwhile; a claim that is parked
@@ -48,7 +48,7 @@ class UpstreamAdmission(Admission):
         active = {(one.job, one.scheduled_for) for one in company if one.scheduled_for is not None}
         gates = Gates(store, active, now=max(claim.claimed_at for claim in claims))
         gates.read_upstreams([(claim.spec, sleeper_of(claim)) for claim in claims])
-        answers: dict[int, Begin | Then] = {}
+        answers: dict[int, Admit | Then] = {}
         for claim in claims:
             try:
                 answer = self._read_gate(gates, claim)
@@ -61,7 +61,7 @@ class UpstreamAdmission(Admission):
                 answers[claim.id] = answer
         return answers
 
-    def _read_gate(self, gates: Gates, claim: Claim) -> Begin | Then | None:
+    def _read_gate(self, gates: Gates, claim: Claim) -> Admit | Then | None:
         registered = self._registry.get(claim.spec.function)
         results = None if registered is None else registered.part_of(UpstreamResults)
         gate, found = gates.decide_gate(claim.spec, sleeper_of(claim), results)
@@ -70,7 +70,7 @@ class UpstreamAdmission(Admission):
         # A claim that has been parked for something else since has passed its gate already: a retry of its upstreams
         # does not undo that.
         if gate.decision == "run" or claim.listed is not None:
-            return Begin({CAME_AFTER: CameAfter(found, results)})
+            return Admit({CAME_AFTER: CameAfter(found, results)})
         return refusal_of(gate)
 
 
@@ -82,13 +82,14 @@ def refusal_of(gate: Gate) -> Then:
 
 
 def began_before(claim: Claim, end: datetime | None) -> bool:
-    """Whether the record of a claim would have it start before its upstream had ended.
+    """Whether a claim would be recorded as started before its upstream had ended.
 
-    It waited at its gate while the upstream ended. Released and claimed anew, it visibly starts after that.
+    The upstream ended while the gate was being decided. If the claim is released and claimed anew, its record starts
+    after that end.
     """
     return end is not None and end > max(claim.claimed_at, claim.due_at) + AT_GATE
 
 
 def sleeper_of(claim: Claim) -> Sleeper:
-    """Return a claim in the form of a parked occurrence."""
+    """Return a claim as the parked occurrence that it would be."""
     return Sleeper(claim.id, claim.job, PARKED_ON, claim.scheduled_for, claim.created_at)

@@ -1,4 +1,4 @@
-"""Read and check the options of jobs with ``after=``, and make the rules that a node needs."""
+"""Read and check the options of jobs with ``after=``."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ DEFAULTS: dict[str, Any] = {"overlap": "allow", "concurrency": 1, "catch_up": "a
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
-    """A dependent job's rules, how it reads its upstreams' results, and its trigger."""
+class Dependencies:
+    """The dependencies of a job: its upstreams, how it reads their results, and its trigger."""
 
     after: After
     results: UpstreamResults
@@ -43,7 +43,7 @@ class Behind:
 
 def read_after(
     job: str, options: Mapping[str, Any], own: Trigger | None, declared: Declarations, policies: Mapping[str, Any]
-) -> Behind | None:
+) -> Dependencies | None:
     """Read the options for a job's upstreams; ``None``: it has none.
 
     Raises:
@@ -84,7 +84,7 @@ def read_after(
     wait_for = WAIT_FOR if options.get("wait_for") is None else parse_duration(options["wait_for"], what="wait_for")
     _require_kept(job, names, wait_for, declared)
     known = {name: function.registered for name in names if (function := declared.function_of(name))}
-    return Behind(
+    return Dependencies(
         After(tuple(Rule(name, _read_when(when, name), which.get(name, "same")) for name in names), wait_for),
         UpstreamResults(
             types={name: registered.result_types for name, registered in known.items()},
@@ -97,7 +97,7 @@ def read_after(
 
 
 def _require_kept(job: str, names: Sequence[str], wait_for: timedelta, declared: Declarations) -> None:
-    """Raise if a job would wait longer for an upstream than that keeps its ends."""
+    """Raise if a job would wait for an upstream longer than the upstream's ``keep``."""
     for name in names:
         spec = declared.spec(name)
         if spec is not None and spec.policies.keep < wait_for:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cronsensus.errors import InvalidOption
-from cronsensus.model.gate import Rule, in_order, without_circles
+from cronsensus.model.gate import Rule, order_jobs, without_cycles
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
@@ -31,8 +31,8 @@ def list_downstream(rules: Mapping[str, Sequence[Rule]], job: str) -> Downstream
     """Return the downstream jobs of a job, upstreams first."""
     downstream: dict[str, None] = {job: None}
     others: dict[str, None] = {}
-    rules, _ = without_circles(rules)
-    for name in in_order(rules):
+    rules, _ = without_cycles(rules)
+    for name in order_jobs(rules):
         which = {rule.which for rule in rules.get(name, ()) if rule.job in downstream}
         if "same" in which:
             downstream[name] = None
@@ -41,7 +41,7 @@ def list_downstream(rules: Mapping[str, Sequence[Rule]], job: str) -> Downstream
     return Downstream(tuple(downstream)[1:], tuple(others))
 
 
-def names_after(rules: Mapping[str, Sequence[Rule]], job: str) -> tuple[str, ...]:
+def list_names_after(rules: Mapping[str, Sequence[Rule]], job: str) -> tuple[str, ...]:
     """Return the names of all downstream jobs of a job, direct or not."""
     found = list_downstream(rules, job)
     return (*found.jobs, *found.others)

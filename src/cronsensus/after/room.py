@@ -1,4 +1,4 @@
-"""What the order of jobs does at a node: claims are asked about at their gates, and what is parked is woken."""
+"""The hooks of dependent jobs at a node: a claim passes its gate, and parked occurrences are woken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run has of what it came after."""
+"""``run.upstream``: the upstream occurrences of a run."""
 
 from __future__ import annotations
 

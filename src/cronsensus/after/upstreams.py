@@ -1,4 +1,4 @@
-"""Read what became of an occurrence's upstreams from the ledger, and decide its gate."""
+"""Read from the ledger how an occurrence's upstreams ended, and decide its gate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
 
-from cronsensus.model.gate import Gate, Rule, Verdict, gate, is_against
+from cronsensus.model.gate import Gate, Rule, Verdict, decide_gate, is_against
 from cronsensus.model.job import JobSpec, JobView
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
@@ -193,7 +193,7 @@ class Gates:
         }
         waits = any("wait" in of_upstream for of_upstream in verdicts.values())
         waited = self._waited_times(sleeper) if waits else timedelta(0)
-        decided = gate(after.upstreams, verdicts, waited=waited, wait_for=after.wait_for)
+        decided = decide_gate(after.upstreams, verdicts, waited=waited, wait_for=after.wait_for)
         if decided.decision != "run":
             return decided, {}
         return decided, {

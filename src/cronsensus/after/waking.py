@@ -1,7 +1,7 @@
-"""Wake parked dependents whose upstreams are over.
+"""Wake parked dependents whose upstreams have ended.
 
-It checks them when an upstream ends on this node, when this node plans a parked occurrence, when a claim is parked at
-its gate, and now and then for all parked occurrences (a sweep).
+They are checked when an upstream ends on this node, when this node plans a parked occurrence, and when a claim is
+parked at its gate. A sweep checks all parked occurrences every few seconds.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Planned(NamedTuple):
     at: datetime
 
 
-class Held(NamedTuple):
+class ParkedAtGate(NamedTuple):
     """A claim was parked at its gate: its upstreams may have ended meanwhile."""
 
     sleeper: Sleeper
@@ -140,7 +140,7 @@ class UpstreamWaker(Waker):
     def trigger_of_end(self, claim: Claim, then: Then) -> Hashable | None:
         """Return the nominal time that has ended, if it has dependents, or the claim that was parked."""
         if isinstance(then, Parked):
-            return Held(sleeper_of(claim)) if then.on == PARKED_ON else None
+            return ParkedAtGate(sleeper_of(claim)) if then.on == PARKED_ON else None
         if isinstance(then, Final) and claim.scheduled_for is not None and self.has_downstream(claim.job):
             return Ended(claim.job, claim.scheduled_for)
         return None
@@ -162,7 +162,7 @@ class UpstreamWaker(Waker):
         ended = [trigger for trigger in triggers if isinstance(trigger, Ended)]
         decided = [trigger for trigger in triggers if isinstance(trigger, Decided)]
         planned = [trigger for trigger in triggers if isinstance(trigger, Planned)]
-        held = [trigger for trigger in triggers if isinstance(trigger, Held)]
+        parked_claims = [trigger for trigger in triggers if isinstance(trigger, ParkedAtGate)]
         if ended or decided:
             _remove_triggers(triggers, [*ended, *decided])
             return self._find_downstream(store, ended, {trigger.job for trigger in decided})
@@ -173,7 +173,7 @@ class UpstreamWaker(Waker):
             # The other nodes may sleep for minutes, and if this node dies no other knows that anything is parked.
             store.notify()
             self._parked = True
-        checked = held[:_SINGLY]
+        checked = parked_claims[:_SINGLY]
         _remove_triggers(triggers, checked)
         parked = [trigger.sleeper for trigger in checked]
         return _find_free(Gates(store), self._edges_of(store, {sleeper.job for sleeper in parked}), parked)
@@ -190,7 +190,10 @@ class UpstreamWaker(Waker):
     # --- checking ---------------------------------------------------------------------------------------------------
 
     def _find_downstream(self, store: Store, ended: Collection[Ended], decided: Collection[str]) -> Collection[int]:
-        """Return parked dependents that may go on after times that ended, or after jobs that decided some."""
+        """Return the parked dependents that may go on.
+
+        They come after a time in ``ended``, or after a job in ``decided``, which decided times without an occurrence.
+        """
         downstream = self._graph.downstream
         names = {name for job in {*decided, *(end.job for end in ended)} for name in downstream.get(job, ())}
         edges = self._edges_of(store, names)
@@ -219,7 +222,7 @@ class UpstreamWaker(Waker):
         return free
 
     def _among_planned(self, store: Store, planned: Collection[Planned]) -> Collection[int]:
-        """Return the occurrences planned here that need not wait: their upstreams are over, or skipped."""
+        """Return the occurrences planned here that need not wait, because their upstreams have a verdict."""
         edges = self._edges_of(store, {plan.job for plan in planned})
         gates = Gates(store, now=EARLIEST)  # no time limit applies: they have not waited yet
         sleepers = [
@@ -275,7 +278,7 @@ def _parked_at(store: Store, times: Collection[tuple[str, datetime]]) -> list[Sl
 def _find_free(
     gates: Gates, edges: Mapping[str, JobSpec], parked: Sequence[Sleeper], ended: Collection[Ended] = ()
 ) -> list[int]:
-    """Return the ids of parked occurrences that need not wait any more."""
+    """Return the ids of the parked occurrences that can go on."""
     dependents = [
         (edges[sleeper.job], sleeper) for sleeper in parked if sleeper.on == PARKED_ON and sleeper.job in edges
     ]
@@ -287,7 +290,7 @@ def _find_free(
 
 
 def _only_after(spec: JobSpec, sleeper: Sleeper, ended: Collection[tuple[str, datetime]]) -> bool:
-    """Whether its only upstream is a single nominal time, which has ended."""
+    """Whether an occurrence has a single upstream time, and that has ended."""
     if spec.after is None or len(spec.after.upstreams) != 1 or sleeper.scheduled_for is None:
         return False
     [rule] = spec.after.upstreams
@@ -295,7 +298,7 @@ def _only_after(spec: JobSpec, sleeper: Sleeper, ended: Collection[tuple[str, da
 
 
 def _without_upstreams(store: Store, edges: Mapping[str, JobSpec], parked: Sequence[Sleeper]) -> list[int]:
-    """Return parked occurrences whose job was defined anew, without upstreams."""
+    """Return the parked occurrences of jobs whose new definition has no upstreams."""
     orphans = [sleeper for sleeper in parked if sleeper.job not in edges]
     living = {job: (view := store.job(job)) and view.retired_at is None for job in {sleeper.job for sleeper in orphans}}
     return [sleeper.id for sleeper in orphans if living[sleeper.job]]

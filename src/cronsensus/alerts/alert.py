@@ -81,7 +81,7 @@ class Alert:
         self.backlog: timedelta = parse_duration(backlog, what="backlog")
 
     def wants_event(self, event: Event) -> bool:
-        """Whether it is about an event; about the end of a condition if also about its beginning."""
+        """Whether this alert is about an event. The end of a condition counts if its beginning does."""
         began = event.key.split(":")[1] if event.event == "recovered" else event.event
         return {event.event, began} <= set(self.on) and (
             event.job is None or any(fnmatchcase(event.job, pattern) for pattern in self.jobs)

@@ -44,13 +44,13 @@ class Expected:
     """What is expected of a job.
 
     Attributes:
-        within: the longest time without a success; ``None``: no limit is set.
-        takes: the longest time of a run; ``None``: no limit is set.
+        overdue: the longest time without a success; ``None``: no limit is set.
+        slow: the longest time of a run; ``None``: no limit is set.
         dropped: no running release declares it any more.
     """
 
-    within: timedelta | None = None
-    takes: timedelta | None = None
+    overdue: timedelta | None = None
+    slow: timedelta | None = None
     dropped: bool = False
 
 
@@ -77,7 +77,7 @@ def find_dropped_jobs(
         if name in meant or view.retired_at is None:
             continue
         if view.spec.overdue is not None and len(expected) < MOST_DROPPED:
-            expected[name] = Expected(within=view.spec.overdue, dropped=True)
+            expected[name] = Expected(overdue=view.spec.overdue, dropped=True)
         else:
             key = f"retired:{name}:{to_micros(view.retired_at)}"
             events.append(Event(key=key, event="retired", at=view.retired_at, job=name, reason=_DROPPED))
@@ -109,10 +109,10 @@ def find_job_conditions(
                 del wrong[f"{event}:{name}"]
                 events.append(_find_recovery(name, last, ended, event))
         wanted = expected.get(name, Expected())
-        if wanted.within is not None and f"overdue:{name}" not in wrong:
-            events += _find_overdue(store, name, last, wanted.within, now, dropped=wanted.dropped)
-        if wanted.takes is not None:
-            events += _find_slow(store, name, wanted.takes, now)
+        if wanted.overdue is not None and f"overdue:{name}" not in wrong:
+            events += _find_overdue(store, name, last, wanted.overdue, now, dropped=wanted.dropped)
+        if wanted.slow is not None:
+            events += _find_slow(store, name, wanted.slow, now)
     wrong |= {f"overdue:{began.job}": to_micros(began.at) for began in events if began.event == "overdue"}
     return events, _bound_conditions(wrong)
 
@@ -294,14 +294,14 @@ def _find_backlog(store: Store, most: timedelta, now: datetime) -> Iterator[tupl
             )
 
 
-def in_rows(store: Store, found: Sequence[Event], enough: int, wrong: Mapping[str, int]) -> list[Event]:
-    """Return events without the failures that are not the one by which a row of them is long enough to tell.
+def merge_failures_in_row(store: Store, found: Sequence[Event], enough: int, wrong: Mapping[str, int]) -> list[Event]:
+    """Leave out failures until a job has failed ``enough`` times in a row; the event of that failure stands for all.
 
     Args:
         store: where the latest runs of a job are on record.
         found: the events, in order.
-        enough: so many failures in a row are told, as one.
-        wrong: what was told to be wrong.
+        enough: how many failures in a row are alerted, as one event.
+        wrong: the open conditions.
     """
     if enough <= 1:
         return list(found)
@@ -324,8 +324,8 @@ def _list_ended(past: Past) -> list[Glance]:
     return [glance for glance in past.glances if glance.state in {State.SUCCEEDED, State.FAILED}]
 
 
-def opened_by(events: list[Event]) -> dict[str, int]:
-    """Return what these events say to be wrong from now on."""
+def conditions_opened_by(events: list[Event]) -> dict[str, int]:
+    """Return the conditions that these events open, each with its beginning."""
     return {
         f"failed:{event.job}": to_micros(event.at)
         for event in events

@@ -1,7 +1,7 @@
 """Find the events that people may want alerts of, in what the store has recorded, each event once.
 
-A scan reads what has ended since a moment before the last scan, because a later commit may have an earlier time. It
-knows by key what it has seen. All of that is in the ``Mark``, which the watching run keeps for the next scan.
+A scan begins a little before the end of the last one, because a later commit may have an earlier time. So it keeps the
+keys of the events that it has seen, in the ``Mark``, which the watching run passes on to its next scan.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Mark(Struct, frozen=True):
         seen: keys of events that the next scan may find again, each with its time.
         sent: when the last messages were sent, microseconds.
         wrong: the open conditions, and since when; ``checked``: when they were last checked.
-        letter: the events of the pending message. It is the same if it is sent again.
+        letter: the events of the pending message, so that a second try sends the same message.
         dropped: jobs with ``overdue=`` that no running release declares any more.
         batches: open batches with failed items.
     """

@@ -10,7 +10,7 @@ from typing import Any
 from cronsensus.alerts.events import Event
 from cronsensus.timing.instants import format_instant
 
-MOST_TOLD = 50
+MOST_EVENTS = 50
 """Events that a message names one by one."""
 _HEADLINES = {
     "failed": "{job} failed",
@@ -60,11 +60,11 @@ def write_subject(events: Sequence[Event]) -> str:
 
 def write_text(events: Sequence[Event], exact: Callable[[Event, datetime], str]) -> str:
     """Return the whole message as plain text."""
-    lines = [write_sentence(event, exact) for event in events[:MOST_TOLD]]
-    if len(events) > MOST_TOLD:
-        counts = Counter(event.job or event.node for event in events[MOST_TOLD:])
+    lines = [write_sentence(event, exact) for event in events[:MOST_EVENTS]]
+    if len(events) > MOST_EVENTS:
+        counts = Counter(event.job or event.node for event in events[MOST_EVENTS:])
         named = ", ".join(f"{name} {count:,}" for name, count in counts.most_common(10))
-        lines.append(f"… and {len(events) - MOST_TOLD:,} more: {named}")
+        lines.append(f"… and {len(events) - MOST_EVENTS:,} more: {named}")
     return "\n".join(lines)
 
 
@@ -81,5 +81,5 @@ def events_as_data(events: Sequence[Event]) -> list[dict[str, Any]]:
             "node": event.node,
             "at": format_instant(event.at),
         }
-        for event in events[:MOST_TOLD]
+        for event in events[:MOST_EVENTS]
     ]

@@ -20,15 +20,15 @@ from msgspec import json, structs
 from cronsensus.alerts.alert import Alert
 from cronsensus.alerts.conditions import (
     Expected,
+    conditions_opened_by,
     find_dropped_jobs,
     find_job_conditions,
     find_node_conditions,
     find_waiting_conditions,
-    in_rows,
-    opened_by,
+    merge_failures_in_row,
 )
 from cronsensus.alerts.events import AGAIN, SLOW, Event, Mark, read_events, read_mark
-from cronsensus.alerts.message_words import MOST_TOLD, events_as_data, write_subject, write_text
+from cronsensus.alerts.message_words import MOST_EVENTS, events_as_data, write_subject, write_text
 from cronsensus.alerts.muting import list_muted
 from cronsensus.alerts.sending import LONGEST_WAIT, Message, Target, send_message
 from cronsensus.errors import AlertNotSent, DuplicateJob, InvalidOption, Retry
@@ -106,7 +106,7 @@ class Alerts:
         self._expected = expected
         self._dashboard_url = dashboard_url
         self._retired = retired
-        self._minded: set[str] = set()
+        self._warned: set[str] = set()
 
     def function_of(self, alert: Alert) -> Callable[..., Any]:
         """Return the function of an alert's job."""
@@ -121,7 +121,7 @@ class Alerts:
 
         Called when the jobs are declared, and every half minute: an operator may have cancelled it.
         """
-        self._mind_patterns([spec.name for spec in specs if not is_internal(spec.name)])
+        self._warn_of_unmatched_patterns([spec.name for spec in specs if not is_internal(spec.name)])
         wanted = [Item(job=spec.name, key=KEY) for spec in specs if spec.name.startswith(JOB)]
         for made in store.enqueue(wanted):
             # The run of an alert that was retired is cancelled, and the alert is declared again. Or the store's clock
@@ -135,10 +135,10 @@ class Alerts:
         run = store.occurrence(number)
         return run is not None and run.state is State.PENDING and run.due_at - store.now() > LONGEST_SLEEP
 
-    def _mind_patterns(self, jobs: Sequence[str]) -> None:
+    def _warn_of_unmatched_patterns(self, jobs: Sequence[str]) -> None:
         for alert in self.by_name.values():
-            if jobs and alert.name not in self._minded and alert.fits_none(jobs):
-                self._minded.add(alert.name)
+            if jobs and alert.name not in self._warned and alert.fits_none(jobs):
+                self._warned.add(alert.name)
                 _log.warning(
                     "alert %s is about no job that this program declares: jobs=%s; it tells of those that other "
                     "programs declare, or that are added later. This program has %s",
@@ -177,7 +177,7 @@ class Alerts:
 
     def _send_pending(self, alert: Alert, store: Store, mark: Mark, send: Send) -> Mark:
         """Send the pending message; return the mark without it."""
-        muted = _list_silenced(store, mark.letter)
+        muted = _list_muted_jobs(store, mark.letter)
         if events := [event for event in mark.letter if event.job not in muted]:
             send(alert.target, self.make_message(alert, store, events, named_by=mark.letter), alert.secret)
         return structs.replace(mark, letter=(), sent=(*mark.sent, to_micros(store.now())))
@@ -187,12 +187,12 @@ class Alerts:
         events_found, next_mark = read_events(
             store, mark, takeovers="taken_over" in alert.on, items="items_failed" in alert.on
         )
-        events_found = in_rows(store, events_found, alert.in_row, mark.wrong)
+        events_found = merge_failures_in_row(store, events_found, alert.in_row, mark.wrong)
         # A node that was seen to be gone has been reported before its session ended.
         events_found = [event for event in events_found if event.key.replace("node:", "gone:", 1) not in mark.wrong]
         conditions, next_mark = self._read_conditions(alert, store, next_mark, events_found)
         events_found += conditions
-        muted = _list_silenced(store, events_found)
+        muted = _list_muted_jobs(store, events_found)
         # A condition that lasts longer than the mute of its job is reported then.
         wrong = {
             key: at for key, at in next_mark.wrong.items() if key in mark.wrong or key.partition(":")[2] not in muted
@@ -205,7 +205,7 @@ class Alerts:
             return structs.replace(next_mark, sent=sent)
         if len(sent) >= AT_MOST:
             return mark
-        if len(events) <= MOST_TOLD:
+        if len(events) <= MOST_EVENTS:
             # Keep the message in the mark before it is sent: after a death in between it keeps its id.
             return structs.replace(next_mark, sent=sent, letter=tuple(events))
         send(alert.target, self.make_message(alert, store, events), alert.secret)
@@ -213,7 +213,7 @@ class Alerts:
 
     def _read_conditions(self, alert: Alert, store: Store, mark: Mark, found: list[Event]) -> tuple[list[Event], Mark]:
         """Return the events of conditions that began or ended; they are checked once in ``CHECKED``."""
-        wrong, now = mark.wrong | opened_by(found), store.now()
+        wrong, now = mark.wrong | conditions_opened_by(found), store.now()
         expected = self._expected()
         stalled, backlog = "stalled" in alert.on, alert.backlog if "backlog" in alert.on else None
         nodes = "node_lost" in alert.on
@@ -230,8 +230,10 @@ class Alerts:
             events, dropped = find_dropped_jobs(store, mark.dropped, since, meant=self._retired())
             # A job that is declared again has recovered when it succeeds. A job that is gone on purpose is no longer
             # wrong.
-            over = {f"overdue:{name}" for name in mark.dropped if name not in dropped and self._is_gone(store, name)}
-            wrong = {key: at for key, at in wrong.items() if key not in over}
+            resolved = {
+                f"overdue:{name}" for name in mark.dropped if name not in dropped and self._is_gone(store, name)
+            }
+            wrong = {key: at for key, at in wrong.items() if key not in resolved}
         retired = {event.key: to_micros(event.at) for event in events}
         conditions, wrong = find_job_conditions(store, {**expected, **dropped}, wrong, now)
         events += conditions
@@ -258,7 +260,7 @@ class Alerts:
         self, alert: Alert, store: Store, events: Sequence[Event], *, named_by: Sequence[Event] = ()
     ) -> Message:
         """Return the message for events; ``named_by``: the events of which its id is made, if not these."""
-        views = {entry.job: store.job(entry.job) for entry in events[:MOST_TOLD] if entry.job is not None}
+        views = {entry.job: store.job(entry.job) for entry in events[:MOST_EVENTS] if entry.job is not None}
 
         def shown(event: Event, at: datetime) -> str:
             view = views.get(event.job or "")
@@ -291,6 +293,6 @@ class Alerts:
         return None
 
 
-def _list_silenced(store: Store, events: Sequence[Event]) -> set[str]:
+def _list_muted_jobs(store: Store, events: Sequence[Event]) -> set[str]:
     """Return the muted jobs; without events it does not read them."""
     return {mute.job for mute in list_muted(store)} if events else set()

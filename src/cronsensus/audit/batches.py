@@ -130,7 +130,7 @@ class Batches:
         """Whether what ended after ``since`` may be gone, by ``keep`` or by an operator."""
         if self._now - since >= self._keep:
             return True
-        if not self._prunes.reached(since):
+        if not self._prunes.may_have_pruned(since):
             return False
         if not self._has_noted:
             self._has_noted = True

@@ -1,4 +1,4 @@
-"""From when on can the ledger be trusted? What the trail says of a store that lost something."""
+"""What the store has lost, by the trail: from when on the ledger can be trusted."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def losses(store: Store) -> list[TrailEntry]:
 
 def notes(store: Store, since: datetime | None, until: datetime) -> Iterator[str]:
     """Yield a sentence for each loss that touches the stretch, and one on where the ledger begins."""
-    told = losses(store)
+    entries = losses(store)
     identity = store.identity()
     began = None if identity is None else identity.since
     asked_earlier = began is not None and since is not None and since < began
-    if began is not None and (asked_earlier or any(one.action == STORE_EMPTIED for one in told)):
+    if began is not None and (asked_earlier or any(entry.action == STORE_EMPTIED for entry in entries)):
         yield f"the ledger begins at {format_instant(began)}, when the store was made; nothing before it is judged"
-    for one in [one for one in told if one.action == LOST_MOMENT][:MOST_NOTES]:
-        end = parse_instant(one.details["until"])
-        begin = parse_instant(one.details["from"]) if "from" in one.details else None
+    for entry in [entry for entry in entries if entry.action == LOST_MOMENT][:MOST_NOTES]:
+        end = parse_instant(entry.details["until"])
+        begin = parse_instant(entry.details["from"]) if "from" in entry.details else None
         if (begin is None or begin <= until) and (since is None or end >= since):
             where = "up to" if begin is None else f"{format_instant(begin)} to"
             yield (
-                f"the store lost a moment, {where} {format_instant(end)} ({one.by}: {one.why}): runs of that time may "
-                "be missing here, and may have run once more since"
+                f"the store lost a moment, {where} {format_instant(end)} ({entry.by}: {entry.why}): runs of that time "
+                "may be missing here, and may have run once more since"
             )

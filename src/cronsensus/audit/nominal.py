@@ -24,7 +24,7 @@ class Nominals:
         self._retired = retired
 
     @property
-    def ruled_since(self) -> datetime | None:
+    def defined_since(self) -> datetime | None:
         """Return since when the present definition holds."""
         return self._since[-1] if self._since else None
 
@@ -39,7 +39,7 @@ class Nominals:
                 return nominal
         return None
 
-    def between(self, after: datetime, until: datetime, limit: int) -> list[datetime]:
+    def list_times(self, after: datetime, until: datetime, limit: int) -> list[datetime]:
         """Return the first ``limit`` nominal times t with ``after < t <= until``."""
         times: list[datetime] = []
         position = after
@@ -51,7 +51,7 @@ class Nominals:
             position = found
         return times
 
-    def count(self, after: datetime, until: datetime, limit: int = MOST_COUNTED) -> int | None:
+    def count_times(self, after: datetime, until: datetime, limit: int = MOST_COUNTED) -> int | None:
         """Count the nominal times in (after, until], by arithmetic where the trigger can; None: over ``limit``."""
         total = 0
         for era, end in zip(self._eras, self._ends, strict=True):
@@ -67,17 +67,17 @@ class Nominals:
             total += count
         return total
 
-    def has(self, instant: datetime) -> bool:
+    def is_nominal(self, instant: datetime) -> bool:
         """Whether ``instant`` is a nominal time."""
         return self.next_after(instant - MICROSECOND) == instant
 
-    def due(self, job: str, nominal: datetime) -> datetime:
+    def due_time_of(self, job: str, nominal: datetime) -> datetime:
         """Return when the run of a nominal time may start: the nominal time and its jitter."""
         index = self._index(nominal)
         trigger = self._eras[index].trigger if index >= 0 else None
         return nominal if trigger is None else nominal + trigger.delay_for(job, nominal)
 
-    def kept_elsewhere(self, instant: datetime) -> bool:
+    def named_elsewhere(self, instant: datetime) -> bool:
         """Whether another program named the times then (``acquire``): the job had no trigger, and was not retired."""
         index = max(0, self._index(instant))
         if not self._eras or self._eras[index].trigger is not None:
@@ -89,7 +89,9 @@ class Nominals:
         return bisect_left(self._since, instant) - 1
 
 
-def split(after: datetime, until: datetime, pauses: Sequence[Stretch]) -> list[tuple[datetime, datetime, bool]]:
+def split_at_pauses(
+    after: datetime, until: datetime, pauses: Sequence[Stretch]
+) -> list[tuple[datetime, datetime, bool]]:
     """Split (after, until] into live and paused parts: (after, until, paused). A pause includes both of its ends."""
     parts: list[tuple[datetime, datetime, bool]] = []
     position = after

@@ -1,4 +1,4 @@
-"""What was pruned by hand, whatever ``keep`` says: what is gone with it is not missed."""
+"""What operators pruned by hand, whatever ``keep`` says: the audit does not report it as missing."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ MOST = 10_000
 
 
 class Prunes:
-    """Up to which moment operators pruned, by the trail, which notes a prune before it begins."""
+    """The prunes of operators, from the trail, which records a prune before it begins."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._last: datetime | None = None
 
-    def reached(self, moment: datetime) -> bool:
-        """Whether what ended right after ``moment`` may be pruned.
+    def may_have_pruned(self, moment: datetime) -> bool:
+        """Whether an operator may have pruned what ended right after ``moment``.
 
-        The trail is read anew for each doubt that it has not settled: an operator may prune while the audit reads.
+        If no known prune covers it, the trail is read again: an operator may prune while the audit reads.
         """
         if self._last is None or moment >= self._last:
             self._last = max(self._bounds(), default=None)

@@ -37,7 +37,7 @@ MOST_SESSIONS = 1000
 AGAIN = 5
 NO_ATTEMPT = frozenset({"released", "snoozed"})
 RECORDED = frozenset({"succeeded", "failed", "cancelled", "skipped"})
-"""Ends of runs that are results: no further run may follow them."""
+"""Ends of runs after which no further run of the occurrence may follow."""
 
 
 class Sessions:
@@ -53,7 +53,7 @@ class Sessions:
     def dead_for(self, session: str | None, since: datetime) -> tuple[timedelta, str] | None:
         """Return for how long a session has been dead, and how it died; ``None``: alive, or unknown.
 
-        ``since``: when the run in question began: the best guess for a session that is not known any more.
+        ``since`` is the start of its run, which stands in for the death of a session that the store no longer knows.
         """
         if self._now is None:
             living = self._store.sessions(limit=MOST_SESSIONS)
@@ -79,7 +79,7 @@ class _Span:
     end: datetime | None
     occurrence: int
 
-    def meets(self, later: _Span) -> bool:
+    def overlaps(self, later: _Span) -> bool:
         """Whether this run still ran when ``later`` started.
 
         Tokens show which was really claimed first. If the starts are in another order, the store's clock was set back
@@ -105,9 +105,9 @@ class Overlaps:
         insort(self._spans, span)
         if len(self._spans) > NEIGHBOURS:
             del self._spans[-1 if index < NEIGHBOURS // 2 else 0]
-        if before is not None and before.occurrence != span.occurrence and before.meets(span):
+        if before is not None and before.occurrence != span.occurrence and before.overlaps(span):
             return before, span
-        if after is not None and after.occurrence != span.occurrence and span.meets(after):
+        if after is not None and after.occurrence != span.occurrence and span.overlaps(after):
             return span, after
         return None
 
@@ -200,7 +200,7 @@ class Runs:
         self._report.runs += len(runs)
         self._report.takeovers += sum(run.end == "crashed" for run in runs)
         if runs and occurrence.scheduled_for is not None and _by_schedule(occurrence):
-            due = self._nominals.due(self._job.spec.name, occurrence.scheduled_for)
+            due = self._nominals.due_time_of(self._job.spec.name, occurrence.scheduled_for)
             self._report.lateness.add((runs[0].started_at - due).total_seconds())
 
     def _check(self, occurrence: Occurrence, runs: Sequence[RunView]) -> list[Finding]:
@@ -253,8 +253,8 @@ class Runs:
         """
         at = occurrence.scheduled_for
         if at is not None:
-            by_trigger = _by_schedule(occurrence) and not self._nominals.kept_elsewhere(at)
-            due = self._nominals.due(self._job.spec.name, at) if by_trigger else None
+            by_trigger = _by_schedule(occurrence) and not self._nominals.named_elsewhere(at)
+            due = self._nominals.due_time_of(self._job.spec.name, at) if by_trigger else None
             return (runs[0] if runs else None), due
         # What waits gets another due time with each look, and may leave no record of it: the one that stands there is
         # that of the newest claim, if that came to its end or still runs.
@@ -264,11 +264,11 @@ class Runs:
         return (newest if claimed else None), occurrence.due_at
 
     def _look_for_overlaps(self, occurrence: Occurrence, runs: Sequence[RunView]) -> None:
-        spec, ruled_since = self._job.spec, self._nominals.ruled_since
+        spec, defined_since = self._job.spec, self._nominals.defined_since
         if spec.trigger is None or spec.policies.overlap == "allow" or occurrence.origin not in SERIAL_ORIGINS:
             return
         for run in runs:
-            if ruled_since is None or run.started_at < ruled_since:
+            if defined_since is None or run.started_at < defined_since:
                 continue
             pair = self._overlaps.add(_span(run))
             if pair is not None and (both := self._confirm_overlap(pair)) is not None:
@@ -286,12 +286,12 @@ class Runs:
             if run is None:
                 return None
             found.append(run)
-        return (found[0], found[1]) if _span(found[0]).meets(_span(found[1])) else None
+        return (found[0], found[1]) if _span(found[0]).overlaps(_span(found[1])) else None
 
 
 def _list_overlapping_attempts(runs: Sequence[RunView]) -> list[tuple[RunView, RunView]]:
     """Return the pairs of successive attempts of which the first still ran when the second started."""
-    return [(first, second) for first, second in pairwise(runs) if _span(first).meets(_span(second))]
+    return [(first, second) for first, second in pairwise(runs) if _span(first).overlaps(_span(second))]
 
 
 def _span(run: RunView) -> _Span:

@@ -21,7 +21,7 @@ from datetime import datetime
 from itertools import islice
 
 from cronsensus.audit.finding_words import Words
-from cronsensus.audit.nominal import MICROSECOND, MOST_COUNTED, Nominals, split
+from cronsensus.audit.nominal import MICROSECOND, MOST_COUNTED, Nominals, split_at_pauses
 from cronsensus.audit.report import JobReport
 from cronsensus.audit.rows import Row, succeeded_before, tally
 from cronsensus.audit.set_backs import Rewound, SetBacks
@@ -115,11 +115,11 @@ class Verdicts:
                 longs.append(ledger_range)
             if verdict.first <= after or verdict.last > until:
                 continue
-            outside = [at for at in (verdict.first, verdict.last) if not self._nominals.has(at)]
+            outside = [at for at in (verdict.first, verdict.last) if not self._nominals.is_nominal(at)]
             if outside:
                 self._report.add(self._words.stray_range(outside[0], verdict))
             elif verdict.count is not None:
-                count = self._nominals.count(verdict.first - MICROSECOND, verdict.last, verdict.count + MOST_ROWS)
+                count = self._nominals.count_times(verdict.first - MICROSECOND, verdict.last, verdict.count + MOST_ROWS)
                 if count != verdict.count:
                     self._report.add(self._words.miscounted(verdict, count))
         return sorted(longs, key=lambda long_range: long_range.range.first)
@@ -136,7 +136,7 @@ class Verdicts:
                 continue
             if self._rewound.covers(row.at):
                 continue
-            if self._nominals.has(row.at):
+            if self._nominals.is_nominal(row.at):
                 self._report.add(self._words.two_verdicts(row.at, [row], [long.range]))
             else:
                 self._report.add(self._words.stray(row))
@@ -152,7 +152,7 @@ class Verdicts:
         """Judge (after, until] window by window."""
         position = after
         while position < until:
-            times = self._nominals.between(position, until, WINDOW)
+            times = self._nominals.list_times(position, until, WINDOW)
             end = times[-1] if len(times) == WINDOW else until
             read = self._read(position, end)
             while read is None:
@@ -183,7 +183,7 @@ class Verdicts:
             self._nominal(at, by_time.pop(at, []), covers.get(index, []))
         for at in sorted(by_time):
             scheduled = [row for row in by_time[at] if row.scheduled]
-            if scheduled and self._nominals.kept_elsewhere(at):
+            if scheduled and self._nominals.named_elsewhere(at):
                 self._nominal(at, by_time[at], [])
                 continue
             for row in by_time[at]:
@@ -207,7 +207,7 @@ class Verdicts:
             if row.origin is Origin.BACKFILL and (done := succeeded_before(row, rows)) is not None:
                 self._report.add(self._words.backfilled_again(at, done.id, row.id))
         for row in scheduled[:1]:
-            if not self._nominals.kept_elsewhere(at):
+            if not self._nominals.named_elsewhere(at):
                 self._made_while_paused(at, row)
         if verdicts:
             self._close_gap()
@@ -258,7 +258,7 @@ class Verdicts:
     def _undecided(self, after: datetime, until: datetime, late: datetime) -> _Undecided:
         undecided = _Undecided()
         paused_now = self._job.paused_at is not None
-        for begin, end, paused in split(after, until, self._pauses):
+        for begin, end, paused in split_at_pauses(after, until, self._pauses):
             if paused:
                 undecided.skipped += self._number(begin, end) - self._stand_ahead(begin, end, undecided)
                 continue
@@ -277,8 +277,8 @@ class Verdicts:
             return 0
         number = 0
         for row in self._rows(after, until):
-            if not self._nominals.has(row.at):
-                if row.scheduled and not self._nominals.kept_elsewhere(row.at) and len(undecided.strays) < MOST_ROWS:
+            if not self._nominals.is_nominal(row.at):
+                if row.scheduled and not self._nominals.named_elsewhere(row.at) and len(undecided.strays) < MOST_ROWS:
                     undecided.strays.append(row)
             elif row.under_its_key and (row.scheduled or row.origin is Origin.BACKFILL):
                 number += 1
@@ -297,7 +297,7 @@ class Verdicts:
     def _number(self, after: datetime, until: datetime) -> int:
         if after >= until:
             return 0
-        number = self._nominals.count(after, until)
+        number = self._nominals.count_times(after, until)
         if number is None:
             self._report.notes.append(
                 f"over {MOST_COUNTED:,} nominal times in one stretch; counted as {MOST_COUNTED:,}"

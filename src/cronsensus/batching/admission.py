@@ -11,7 +11,7 @@ from cronsensus.model.batch import Children, Tolerance
 from cronsensus.model.ends import Final, Then
 from cronsensus.model.occurrence import Claim
 from cronsensus.model.states import Reason, State
-from cronsensus.node.hooks import Admission, Begin, Host
+from cronsensus.node.hooks import Admission, Admit, Host
 from cronsensus.node.registered import Registered
 from cronsensus.stores.base import Store
 from cronsensus.timing.clock import Clock
@@ -25,7 +25,7 @@ ADD_ITEMS = "add_items"
 
 
 class BatchAdmission(Admission):
-    """Runs a batch by its phases, and starts no item of a batch that is over."""
+    """Runs the phases of a batch in place of its function, and starts no item of a batch that has ended."""
 
     def __init__(self, host: Host) -> None:
         self._registry = host.registry
@@ -44,20 +44,20 @@ class BatchAdmission(Admission):
         registered = self._registry.get(claim.spec.function)
         return registered is not None and is_batch(registered, claim)
 
-    def decide_claim(self, claim: Claim) -> Begin | Then | None:
+    def decide_claim(self, claim: Claim) -> Admit | Then | None:
         """Admit a batch itself, and an item whose batch was open a moment ago."""
         if claim.parent is None:
-            return self._start_spec(claim)
+            return self._make_begin(claim)
         # With ``stop_after`` each item is checked: after the last tolerated failure only claimed items may still run.
         trusted = self._clock.monotonic() - self._open_at.get(claim.parent, -TRUSTED) < TRUSTED
-        return self._start_spec(claim) if trusted and not self._tolerance_of(claim).stop_after else None
+        return self._make_begin(claim) if trusted and not self._tolerance_of(claim).stop_after else None
 
     def admit_claims(
         self,
         store: Store,
         claims: Sequence[Claim],
         company: Collection[Claim],  # noqa: ARG002
-    ) -> Mapping[int, Begin | Then]:
+    ) -> Mapping[int, Admit | Then]:
         """Admit the items whose batches are open, and end the others."""
         tolerances = {claim.parent: self._tolerance_of(claim) for claim in claims if claim.parent is not None}
         asked_at, doubts = self._clock.monotonic(), self._doubts
@@ -69,7 +69,7 @@ class BatchAdmission(Admission):
             if doubts == self._doubts:  # else this answer may be from before the operator acted
                 still = {batch: at for batch, at in self._open_at.items() if asked_at - at < TRUSTED}
                 self._open_at = still | dict.fromkeys(set(found) - over, asked_at)
-        return {claim.id: ENDED if claim.parent in over else self._start_spec(claim) for claim in claims}
+        return {claim.id: ENDED if claim.parent in over else self._make_begin(claim) for claim in claims}
 
     def forget_answers(self) -> None:
         """Check the batch again before its next item."""
@@ -78,19 +78,19 @@ class BatchAdmission(Admission):
             self._open_at = {}
 
     def close_batch(self, batch: int) -> None:
-        """Start no further item of a batch that is over."""
+        """Start no further item of a batch, and end the reserved ones."""
         with self._lock:
             self._open_at.pop(batch, None)
         self._refuse(lambda claim: claim.parent == batch, ENDED)
 
-    def _start_spec(self, claim: Claim) -> Begin:
+    def _make_begin(self, claim: Claim) -> Admit:
         registered = self._registry.get(claim.spec.function)
         if registered is None:
-            return Begin()
+            return Admit()
         add = make_adder(registered, claim, self._store)
-        return Begin({ADD_ITEMS: add}, None if claim.parent is not None else self._perform_item)
+        return Admit({ADD_ITEMS: add}, None if claim.parent is not None else self._replace_by_phases)
 
-    def _perform_item(self, registered: Registered, claim: Claim) -> Registered:
+    def _replace_by_phases(self, registered: Registered, claim: Claim) -> Registered:
         return make_phases(registered, claim, self._store())
 
     def _tolerance_of(self, claim: Claim) -> Tolerance:

@@ -63,8 +63,8 @@ def batch_of(registered: Registered) -> Batch:
         return declared
 
     def bind(item: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        given, named = registered.types.write_arguments((item,), {})
-        return tuple(given), named
+        positional, named = registered.types.write_arguments((item,), {})
+        return tuple(positional), named
 
     return Batch(lister=(), lister_name="items", bind=bind)
 

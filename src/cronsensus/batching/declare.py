@@ -1,4 +1,4 @@
-"""Jobs with ``items=``: what a user writes, checked, and made into what a node needs."""
+"""Read and check the options of jobs with ``items=`` or ``shards=``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class BatchOptions(TypedDict, total=False):
 def read_batch(
     function: Function, options: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Batch | None:
-    """Return how the items of a job come to be; ``None``: it has none.
+    """Read the batch options of a job; ``None``: it has no items.
 
     Raises:
         InvalidOption: options that make no sense, or a function that does not take one item.
@@ -52,12 +52,12 @@ def read_batch(
         lister = tuple(lister)
     function.require_item(kwargs)
     key_of, collect = options.get("item_key"), options.get("collect")
-    for name, given in (("item_key", key_of), ("collect", collect)):
-        if given is not None and not callable(given):
-            raise InvalidOption(f"{name}={given!r}: give a function")
+    for name, option in (("item_key", key_of), ("collect", collect)):
+        if option is not None and not callable(option):
+            raise InvalidOption(f"{name}={option!r}: give a function")
     return Batch(
         lister=lister,
-        lister_name=_call_lister(lister),
+        lister_name=_lister_name(lister),
         lister_run=run_parameter_of(lister) if callable(lister) else None,
         bind=lambda item: function.bind((item,), kwargs),
         key_of=key_of,
@@ -71,7 +71,7 @@ def read_batch(
 def batch_by_hand(
     function: Function | None, kwargs: Mapping[str, Any], item_key: Callable[[Any], str | int] | None
 ) -> Batch:
-    """Return how items that a program gives itself become those of a batch.
+    """Return the batch options for items that a program passes to ``enqueue_batch``.
 
     Raises:
         InvalidOption: a function that does not take one item, or a key that is no function.
@@ -87,8 +87,8 @@ def batch_by_hand(
 
 
 def _untyped_item(item: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    given, named = UNTYPED.write_arguments((item,), {})
-    return tuple(given), named
+    positional, named = UNTYPED.write_arguments((item,), {})
+    return tuple(positional), named
 
 
 def _shard_arguments(
@@ -99,12 +99,12 @@ def _shard_arguments(
         raise InvalidOption(f"shards={shards!r}: a whole number from 1 to {MOST_SHARDS:,}")
     if options.get("items") is not None or options.get("item_key") is not None:
         raise InvalidOption("shards=… has no items: the function is called once for each shard, and asks run.shard")
-    given = function.bind(args, kwargs)
+    bound = function.bind(args, kwargs)
     collect = options.get("collect")
     return Batch(
         lister=range(shards),
         lister_name="shards",
-        bind=lambda _: given,
+        bind=lambda _: bound,
         key_of=lambda number: f"{number}/{shards}",
         tolerance=Tolerance.read(options.get("tolerate"), options.get("stop_after")),
         collect=collect,
@@ -117,12 +117,12 @@ def _is_async(lister: Any) -> bool:
     return callable(lister) and (is_async(lister) or inspect.isasyncgenfunction(inspect.unwrap(lister)))
 
 
-def _call_lister(lister: Any) -> str:
+def _lister_name(lister: Any) -> str:
     return getattr(lister, "__name__", None) or ("items" if isinstance(lister, tuple) else type(lister).__name__)
 
 
 def refuse_item(one: Occurrence | None) -> None:
-    """Raise if a run is an item of a batch: run again alone, it would do its work outside of it, under another key.
+    """Raise if a run is an item of a batch: retried alone, it would run outside the batch, under another key.
 
     Raises:
         InvalidTransition: it is one.

@@ -59,12 +59,12 @@ def make_adder(
 
 
 def make_phases(registered: Registered, claim: Claim, store: Store) -> Registered:
-    """Return the function that is called for a batch in place of its job's own."""
+    """Return a batch's job with another function: the next phase of the batch."""
     batch = batch_of(registered)
     attempt = _Attempt(claim, batch, store, registered.types)
     return dataclasses.replace(
         registered,
-        function=attempt.on_loop if batch.on_loop else attempt.run_here,
+        function=attempt.run_on_loop if batch.on_loop else attempt.run_in_thread,
         executor="async" if batch.on_loop else "thread",
         run_parameter="run",
         before_run=0,
@@ -84,14 +84,14 @@ class _Attempt:
         self._listed = claim.listed
         self._listed_anew = False
         """Whether its list was read again, because items were lost."""
-        self._before: tuple[int, ...] = ()
-        """The batches of which this is a retry: items that succeeded in them are done."""
-        self._again = 0
-        """How many of their items were enqueued again."""
+        self._earlier_batches: tuple[int, ...] = ()
+        """The batches of which this is a retry, oldest first: items that succeeded in them are done."""
+        self._enqueued_again = 0
+        """How many items of those batches were enqueued again."""
 
     # Called without the job's arguments, which are passed to the items.
 
-    def run_here(self, *_: Any, run: BaseRun, **__: Any) -> Any:
+    def run_in_thread(self, *_: Any, run: BaseRun, **__: Any) -> Any:
         """Run the next phase, on this thread."""
         self._read_earlier()
         while self._next_phase() == "list":
@@ -101,7 +101,7 @@ class _Attempt:
             None if collect is None else collect(self._typed_results, **_name_parameter(self._batch.collect_run, run))
         )
 
-    async def on_loop(self, *_: Any, run: BaseRun, **__: Any) -> Any:
+    async def run_on_loop(self, *_: Any, run: BaseRun, **__: Any) -> Any:
         """Run the next phase, on an event loop; the store is called on another thread."""
         import asyncio
 
@@ -111,12 +111,12 @@ class _Attempt:
         collect = self._batch.collect
         if collect is None:
             return None
-        made = await asyncio.to_thread(collect, self._typed_results, **_name_parameter(self._batch.collect_run, run))
-        return await made if hasattr(made, "__await__") else made
+        result = await asyncio.to_thread(collect, self._typed_results, **_name_parameter(self._batch.collect_run, run))
+        return await result if hasattr(result, "__await__") else result
 
     @property
     def _typed_results(self) -> Results:
-        return Results(self._store, (*self._before, self._claim.id), self._types)
+        return Results(self._store, (*self._earlier_batches, self._claim.id), self._types)
 
     def _read_earlier(self) -> None:
         """Find the batches of which this is a retry, the oldest first.
@@ -124,13 +124,13 @@ class _Attempt:
         Raises:
             BatchFailed: they, or some of their items, were pruned, so their results are unknown.
         """
-        found, lists = self._store.occurrence(self._claim.id), list[int | None]()
-        while found is not None and found.retry_of is not None and len(self._before) < _MOST_RETRIES:
-            self._before = found.retry_of, *self._before
-            found = self._store.occurrence(found.retry_of)
-            lists.insert(0, None if found is None else found.listed)
-        counted, done = self._store.children(self._before, limit=2 * MOST_ITEMS), 0
-        for number, listed in zip(self._before, lists, strict=True):
+        batch, lists = self._store.occurrence(self._claim.id), list[int | None]()
+        while batch is not None and batch.retry_of is not None and len(self._earlier_batches) < _MOST_RETRIES:
+            self._earlier_batches = batch.retry_of, *self._earlier_batches
+            batch = self._store.occurrence(batch.retry_of)
+            lists.insert(0, None if batch is None else batch.listed)
+        counted, done = self._store.children(self._earlier_batches, limit=2 * MOST_ITEMS), 0
+        for number, listed in zip(self._earlier_batches, lists, strict=True):
             children = counted[number]
             if children.state is None or children.total + done < (listed or 0):
                 raise BatchFailed(
@@ -154,7 +154,7 @@ class _Attempt:
         if step in {"stop", "fail"}:
             raise BatchFailed(self._failure_message(stopped=step == "stop"))
         if step == "collect" and (gone := self._count_missing()):
-            if self._listed_anew or (self._claim.origin is Origin.BATCH and not self._before):
+            if self._listed_anew or (self._claim.origin is Origin.BATCH and not self._earlier_batches):
                 raise BatchFailed(f"{gone:,} of {self._listed:,} items are gone: {_GONE}")
             self._listed_anew = True
             _log.warning("batch %d of %r lists its items again: %d are gone", self._claim.id, self._claim.job, gone)
@@ -163,8 +163,8 @@ class _Attempt:
 
     def _count_missing(self) -> int:
         """Return how many items of the list are missing: a store that was restored, or failed over, lost them."""
-        counted = self._store.children([self._claim.id, *self._before], limit=2 * MOST_ITEMS)
-        done = sum(counted[one].succeeded for one in self._before)  # in its list, but not enqueued again
+        counted = self._store.children([self._claim.id, *self._earlier_batches], limit=2 * MOST_ITEMS)
+        done = sum(counted[number].succeeded for number in self._earlier_batches)  # in its list, but not enqueued again
         return max(0, (self._listed or 0) - counted[self._claim.id].total - done)
 
     def _failure_message(self, *, stopped: bool) -> str:
@@ -172,8 +172,8 @@ class _Attempt:
         number = self._claim.id
         children = self._store.children([number], limit=MOST_ITEMS)[number]
         where = OccurrenceFilter(parent=number, states=(State.FAILED, State.CANCELLED))
-        some = self._store.occurrences(where, limit=_NAMED + 1, newest_first=False)
-        named = ", ".join(shown_key(one.key) for one in some[:_NAMED]) + (", …" if len(some) > _NAMED else "")
+        examples = self._store.occurrences(where, limit=_NAMED + 1, newest_first=False)
+        named = ", ".join(shown_key(item.key) for item in examples[:_NAMED]) + (", …" if len(examples) > _NAMED else "")
         of = "" if self._listed is None else f" of {max(self._listed, children.total):,}"  # items may have added some
         # Items that were not started because the batch stops do not count as its reason.
         count = (
@@ -195,22 +195,22 @@ class _Attempt:
 
     def _list_again(self) -> None:
         """Enqueue the unsuccessful items of a batch that was enqueued by hand; its items are its only list."""
-        if not self._before:
+        if not self._earlier_batches:
             raise BatchFailed(
                 "its list was not completed: the program that called enqueue_batch ended before it was; call it again "
                 "with the same key, or items"
             )
-        done, seen, self._again = self._succeeded_before(), Hashes(), 0
-        for before in self._before:
+        done, seen, self._enqueued_again = self._succeeded_before(), Hashes(), 0
+        for earlier in self._earlier_batches:
             # In the order in which an item passes through them, so that none is overlooked meanwhile.
             for state in (State.PENDING, State.RUNNING, State.FAILED, State.CANCELLED):
-                for page in batch_items(items_of(self._store, before, state), PAGE):
+                for page in batch_items(items_of(self._store, earlier, state), PAGE):
                     items = [
                         self._as_item(one) for one in page if digest_key(item_key(0, shown_key(one.key))) not in done
                     ]
                     if items:
                         self._store.enqueue(items)
-                    self._again += sum(seen.add_value(hash(item.key)) for item in items)
+                    self._enqueued_again += sum(seen.add_value(hash(item.key)) for item in items)
 
     def _as_item(self, one: Occurrence) -> Item:
         return Item(
@@ -233,7 +233,7 @@ class _Attempt:
                 self._stop_early()
         run.check()
         pages.write_items()
-        self._note_listed(pages.count + self._again)
+        self._note_listed(pages.count + self._enqueued_again)
 
     async def _write_all_on_loop(self, run: BaseRun) -> None:
         import asyncio
@@ -273,8 +273,8 @@ class _Attempt:
         """Return the key digests of the items that succeeded in the earlier batches."""
         return {
             digest_key(item_key(0, shown_key(one.key)))
-            for before in self._before
-            for one in items_of(self._store, before, State.SUCCEEDED)
+            for earlier in self._earlier_batches
+            for one in items_of(self._store, earlier, State.SUCCEEDED)
         }
 
     def _stop_early(self) -> None:

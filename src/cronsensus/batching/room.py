@@ -1,4 +1,4 @@
-"""What batches do at a node: their items are admitted, and they are woken."""
+"""The hooks of batches at a node: items are admitted, and parked batches are woken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run has of its batch."""
+"""The batch's part of ``Run``: ``run.batch``, ``run.shard`` and ``run.add_items``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class OfBatch(BaseRun):
 
     @property
     def batch(self) -> int | None:
-        """The number of the batch that this is an item of."""
+        """The number of the batch that this run is an item of; ``None``: it is no item."""
         return self._parent
 
     @property

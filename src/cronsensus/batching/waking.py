@@ -43,7 +43,7 @@ class BatchWaker(Waker):
         return _Batch(claim.id, claim.spec.function) if parked else None
 
     def find_wakeable(self, store: Store, triggers: dict[Hashable, None]) -> Collection[int]:
-        """Return the batches that wait for nothing any more."""
+        """Return the batches whose items are done."""
         batches = cast("list[_Batch]", list(triggers))
         triggers.clear()
         return self._find_free(store, batches)

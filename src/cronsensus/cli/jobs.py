@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cronsensus.after.downstream import names_after, plan_trigger
+from cronsensus.after.downstream import list_names_after, plan_trigger
 from cronsensus.batching.batch import Batch
 from cronsensus.cli.app import code_at_hand, complete_job, opened_store
 from cronsensus.cli.backfill import backfill
@@ -371,7 +371,7 @@ def trigger(names: tuple[str, ...], *, downstream: bool, reason: str, by: str) -
     for name in names:
         for other, why_left in plans[name].left_out if downstream else ():
             print_message(f"{other} is left alone: {why_left}")
-        after = () if downstream else names_after(rules, name)
+        after = () if downstream else list_names_after(rules, name)
         if after:
             then = (
                 "cronsensus runs retry ID --downstream"

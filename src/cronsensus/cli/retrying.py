@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from cronsensus.after.downstream import names_after, retried_already
+from cronsensus.after.downstream import list_names_after, retried_already
 from cronsensus.batching.declare import refuse_item
 from cronsensus.cli.output import Output, print_message
 from cronsensus.errors import InvalidTransition
@@ -55,7 +55,7 @@ def retry_runs(
 def print_left_out(found: Sequence[Occurrence], rules: Mapping[str, Sequence[Rule]]) -> None:
     """Say which jobs come after those of runs, and do not follow."""
     for run in found:
-        after = () if run.scheduled_for is None else names_after(rules, run.job)
+        after = () if run.scheduled_for is None else list_names_after(rules, run.job)
         if after:
             print_message(
                 f"what comes after {run.job} does not follow: {', '.join(after)}; to have it follow: "

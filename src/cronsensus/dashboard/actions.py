@@ -1,7 +1,7 @@
 """What people can do from a page: each act is one verb of the store, shown before it is done.
 
-An action shows what it would do (a ``Form``), and then does it. Both read the store anew. A form carries the state that
-it was opened on (``seen``): if that has changed meanwhile, the form is shown again and nothing is done.
+An action shows what it would do (a ``Form``), and then does it. Both read the store anew. A form carries the state of
+its target (``seen``): if that has changed when the form is sent, the form is shown again and nothing is done.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Field:
     """A field of a form.
 
     Attributes:
-        label: of the catalogue, unless ``plain``: then it is a name of the user's.
-        large: a box instead of a line.
-        choices: what can be chosen; the field may also stay empty.
-        box: a box to tick; it sends ``1``.
-        hint: what holds if it is left empty.
+        label: a text of the catalogue; if ``plain``, a name of the user's.
+        large: a text area instead of a line.
+        choices: the values of a selection; the field may also stay empty.
+        box: a checkbox, which sends ``1``.
+        hint: what applies if the field is left empty.
     """
 
     name: str
@@ -61,29 +61,30 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """What is shown before an act.
+    """A form that shows an act before it is done.
 
     Attributes:
         title: what would be done, and to what.
-        says: its consequences.
+        consequences: what it does, in sentences.
         button: the verb.
         back: the path to return to.
-        keeps: what names the target, sent back as it is.
-        seen: what the target was like.
+        hidden: hidden fields, which name the target.
+        seen: the state of the target when the form was shown.
         reason: whether a reason must be given.
         fields: what else can be written.
         asks: fields that must be filled in before there is a preview; sent by GET.
-        rows: times or runs that are meant, with what would become of each.
+        rows: the times or runs that it is about, with what would become of each.
+        more: how many further rows are not shown.
         refused: why it cannot be done.
-        command: the same as a command.
-        stops: it stops or breaks what goes on, and is drawn in the colour of danger.
+        command: the command that does the same.
+        stops: it stops or breaks something, and is drawn in the colour of danger.
     """
 
     title: Text
-    says: tuple[Text, ...]
+    consequences: tuple[Text, ...]
     button: str
     back: str
-    keeps: dict[str, str]
+    hidden: dict[str, str]
     seen: str = ""
     reason: bool = False
     fields: tuple[Field, ...] = ()
@@ -114,7 +115,7 @@ class NoTargetError(LookupError):
 def job_form(view: JobView, **more: Any) -> Form:
     """Return a form about a job."""
     name = view.spec.name
-    return Form(back=_job_path(name), keeps={"job": name}, **more)
+    return Form(back=_job_path(name), hidden={"job": name}, **more)
 
 
 def _job_path(name: str) -> str:
@@ -126,7 +127,7 @@ def _pause_form(store: Store, values: Given) -> Form:
     return job_form(
         view,
         title=("Pause {0}", view.spec.name),
-        says=(
+        consequences=(
             ("It does not fire until it is resumed; what runs goes on.",),
             ("Times that pass meanwhile are recorded as skipped (paused), and are not made up for.",),
         ),
@@ -145,13 +146,15 @@ def _pause(store: Store, values: Given, by: str, why: str) -> str:
 def _resume_form(store: Store, values: Given) -> Form:
     view = require_job(store, values.get("job", ""))
     paused = view.paused_at
-    says: tuple[Text, ...] = (("It fires again from now on.",),)
+    consequences: tuple[Text, ...] = (("It fires again from now on.",),)
     if paused is not None:
-        says += (("It was paused by {0} on {1}: {2}", view.paused_by, exact_time(paused), view.paused_why or "-"),)
+        consequences += (
+            ("It was paused by {0} on {1}: {2}", view.paused_by, exact_time(paused), view.paused_why or "-"),
+        )
     return job_form(
         view,
         title=("Resume {0}", view.spec.name),
-        says=says,
+        consequences=consequences,
         button="Resume",
         seen=str(paused),
         refused=None if paused is not None else ("It is not paused.",),
@@ -171,7 +174,9 @@ def _backfill_form(store: Store, values: Given) -> Form:
     asks = (Field("from", "From", start or "1d"), Field("to", "To", end))
     plain: dict[str, Any] = {
         "title": ("Backfill {0}", name),
-        "says": (("Nominal times of the past that have no active or succeeded run are run, one after another.",),),
+        "consequences": (
+            ("Nominal times of the past that have no active or succeeded run are run, one after another.",),
+        ),
         "button": "Backfill",
         "asks": asks,
         "command": f"cronsensus jobs backfill {name} --from {start or '1d'} --to {end} --dry-run",
@@ -202,14 +207,20 @@ def _backfill_form(store: Store, values: Given) -> Form:
     ]
     form = job_form(
         view,
-        **{**plain, "says": (*plain["says"], ("{0} of {1} times would run.", len(plan.missing), len(plan.times)))},
+        **{
+            **plain,
+            "consequences": (
+                *plain["consequences"],
+                ("{0} of {1} times would run.", len(plan.missing), len(plan.times)),
+            ),
+        },
         rows=tuple(rows),
         more=max(0, len(plan.times) - _PREVIEWED),
         seen=f"{len(plan.missing)} of {len(plan.times)}",
         refused=refuse_retired(view) or (None if plan.missing else ("No time is left to run.",)),
     )
     # Exact, so that what runs is what was shown, however long somebody looks at it.
-    form.keeps.update({"from": since.isoformat(), "to": until.isoformat()})
+    form.hidden.update({"from": since.isoformat(), "to": until.isoformat()})
     return form
 
 
@@ -254,7 +265,7 @@ def run_form(occurrence: Occurrence, seen: str = "", **more: Any) -> Form:
     """Return a form about a run."""
     return Form(
         back=f"/runs/{occurrence.id}",
-        keeps={"run": str(occurrence.id)},
+        hidden={"run": str(occurrence.id)},
         seen=f"{occurrence.state} {occurrence.attempt}{seen}",
         **more,
     )
@@ -263,18 +274,18 @@ def run_form(occurrence: Occurrence, seen: str = "", **more: Any) -> Form:
 def _cancel_form(store: Store, values: Given) -> Form:
     occurrence = find_run(store, values)
     runs = occurrence.state == "running"
-    says: tuple[Text, ...] = (
+    consequences: tuple[Text, ...] = (
         ("It runs. It is asked to stop, and is running until it does.",) if runs else ("It waits, and will not run.",),
     )
     if occurrence.is_batch and occurrence.parent is None:
         items = store.children([occurrence.id], limit=MOST_ITEMS)[occurrence.id]
-        says = (
+        consequences = (
             ("Its items: {0} that wait are cancelled, {1} that run are asked to stop.", items.pending, items.running),
         )
     return run_form(
         occurrence,
         title=("Cancel run {0} of {1}", occurrence.id, occurrence.job),
-        says=says,
+        consequences=consequences,
         button="Ask it to stop" if runs else "Cancel it",
         reason=True,
         stops=True,
@@ -297,14 +308,14 @@ def _failures(store: Store, values: Given) -> list[Occurrence]:
 
 def _retry_failed_form(store: Store, values: Given) -> Form:
     failures = _failures(store, values)
-    keeps = {name: values[name] for name in ("job", "since", "error") if values.get(name)}
-    options = "".join(f" --{name} {shlex.quote(text)}" for name, text in keeps.items())
+    hidden = {name: values[name] for name in ("job", "since", "error") if values.get(name)}
+    options = "".join(f" --{name} {shlex.quote(text)}" for name, text in hidden.items())
     return Form(
         title=("Run {0} failed runs again", len(failures)),
-        says=(("A new run for each, the oldest first, with the same arguments and nominal time.",),),
+        consequences=(("A new run for each, the oldest first, with the same arguments and nominal time.",),),
         button="Run again",
         back="/failed",
-        keeps=keeps,
+        hidden=hidden,
         # Runs that failed since the form was shown are left out.
         seen=f"{len(failures)} {max((run.id for run in failures), default=0)}",
         rows=tuple((f"{run.id} {run.job}", ("{0}", shorten(why_ended(run), 120))) for run in failures[:_PREVIEWED]),
@@ -332,13 +343,13 @@ def _drain_form(store: Store, values: Given) -> Form:
     gone = life is not None and life.state == "gone"
     return Form(
         title=("Drain {0}", node.node),
-        says=(
+        consequences=(
             ("It finishes what it runs, takes nothing new, and ends. Others take its work.",),
             ("It holds {0} now.", node.holds),
         ),
         button="Drain",
         back="/nodes",
-        keeps={"node": node.id},
+        hidden={"node": node.id},
         seen=node.state,
         refused=("It is {0} already.", node.state)
         if node.state != "alive"
@@ -359,13 +370,13 @@ def _break_form(store: Store, values: Given) -> Form:
         raise NoTargetError("There is no such lock, or nobody holds it")
     return Form(
         title=("Break the lock {0}", name),
-        says=(
+        consequences=(
             *(("It is held by {0} under the token {1}.", lock.holder, lock.token) for lock in held[:10]),
             ("Its holder notices at its next renewal, and may work on until then beside the next one.",),
         ),
         button="Break it",
         back="/locks",
-        keeps={"lock": name},
+        hidden={"lock": name},
         seen=" ".join(str(lock.token) for lock in held),
         reason=True,
         stops=True,

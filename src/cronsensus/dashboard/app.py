@@ -33,12 +33,12 @@ from cronsensus.dashboard.language import (
 )
 from cronsensus.dashboard.live import DATA_OF, TAG, Live, page_tag
 from cronsensus.dashboard.many_runs import MANY
-from cronsensus.dashboard.now import By, now_page
+from cronsensus.dashboard.now import By, read_now_page
 from cronsensus.dashboard.numbers import count_nodes, read_nodes
 from cronsensus.dashboard.page_zone import CHOSEN, PageZone, choose_zone
 from cronsensus.dashboard.passwords import from_environment
 from cronsensus.dashboard.past import READ, draw_calendar, plot_durations
-from cronsensus.dashboard.queue import SPAN, queue_page
+from cronsensus.dashboard.queue import SPAN, read_queue_page
 from cronsensus.dashboard.recent import Recent
 from cronsensus.dashboard.run_again import run_again
 from cronsensus.dashboard.run_filters import list_command, list_path, read_search
@@ -221,7 +221,7 @@ class _Pages:
         store = self.store
         by, everything = request.query_params.get("by", ""), request.query_params.get("all") == "1"
         grouping: By = "job" if by == "job" else "list" if by == "list" else "node"
-        page = now_page(store, by=grouping, everything=everything, recent=self._recent, zone=_zone(request).zone)
+        page = read_now_page(store, by=grouping, everything=everything, recent=self._recent, zone=_zone(request).zone)
         return self._page(request, "now.html", page.now, page=page, all=everything, command="cronsensus doctor")
 
     def jobs(self, request: Request) -> Response:
@@ -232,7 +232,7 @@ class _Pages:
             return RedirectResponse(f"{_base(request)}/runs/{number}", 303)
         after = request.query_params.get("after", "")[:400]
         only = request.query_params.get("only", "")
-        page = reads.job_page(store, self._index, after=after, words=words, only=only)
+        page = reads.read_job_page(store, self._index, after=after, words=words, only=only)
         more = urlencode({"q": words, "only": only, "after": page.more}) if page.more else ""
         return self._page(
             request, "jobs.html", store.now(), page=page, words=words, only=only, after=after, more=more,
@@ -248,7 +248,7 @@ class _Pages:
         before = request.query_params.get("before", "")
         after = _number(before)
         past = store.last_of([name], limit=READ).get(name, Past())
-        row = reads.job_row(view, replace(past, glances=past.glances[: reads.MEASURED]), now)
+        row = reads.make_job_row(view, replace(past, glances=past.glances[: reads.MEASURED]), now)
         runs = store.occurrences(OccurrenceFilter(job=name), after=after, limit=_RUNS + 1)
         zone = zone_of(trigger)
         whole = graph_of(rules_of(every_edge(store)))
@@ -394,7 +394,7 @@ class _Pages:
     def queue(self, request: Request) -> Response:
         given = request.query_params.get("after", "")
         after = _number(given)
-        page = queue_page(self.store, after)
+        page = read_queue_page(self.store, after)
         return self._page(
             request, "queue.html", page.now, page=page, after=after, span=SPAN.seconds // 60,
             command="cronsensus runs list --state pending",

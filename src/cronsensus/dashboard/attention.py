@@ -42,9 +42,10 @@ class Attention:
         kind: ``fail``, ``stuck``, ``items``, ``gone``, ``miss``, ``blocked``, ``overdue``, ``slow`` or ``late``.
         name: the job, or the node.
         at: when it happened last, or since when it lasts.
-        times: how often it happened; ``row``: how often in a row, up to the last time.
+        times: how often it happened.
+        row: how often in a row, up to the last time.
         text: the reason, where it is on record.
-        one: the run that is an example of it.
+        example: a run that shows it, mostly the newest.
         usual: the usual duration, or the limit that is set.
         blocked: jobs that did not run because this job failed.
         ended: ``text`` does not say when.
@@ -58,7 +59,7 @@ class Attention:
     times: int = 1
     row: int = 1
     text: Sentence | str = ""
-    one: Occurrence | Glance | None = None
+    example: Occurrence | Glance | None = None
     usual: timedelta | None = None
     blocked: tuple[str, ...] = ()
     ended: bool = False
@@ -109,7 +110,7 @@ def find_attention(seen: Seen) -> list[Attention]:
     blocked = _find_blocked(seen, open_)
     attention = [_with_blocked(failure, blocked) for failure in failures]
     attention += [
-        Attention(kind="blocked", name=job, at=glance.due_at, text=glance.reason or "", one=glance)
+        Attention(kind="blocked", name=job, at=glance.due_at, text=glance.reason or "", example=glance)
         for root, some in blocked.items()
         if root not in open_
         for job, glance in some
@@ -136,7 +137,7 @@ def _find_failures(seen: Seen) -> Iterator[Attention]:
             at=newest.finished_at or newest.created_at,
             times=len(failed_runs),
             row=row,
-            one=newest,
+            example=newest,
             recovered=any(end.state is State.SUCCEEDED and end.id > newest.id for end in ends),
             elsewhere=job in known and known[job].spec.runs_elsewhere,
         )
@@ -192,7 +193,7 @@ def _find_missed(seen: Seen) -> Iterator[Attention]:
             at=at,
             times=len(missed) + sum(entry.count or 1 for entry in lost),
             text=(newest.reason or "") if late and newest is not None else last.reason if last is not None else "",
-            one=newest if late else None,
+            example=newest if late else None,
         )
 
 
@@ -229,9 +230,9 @@ def _find_running(seen: Seen) -> Iterator[Attention]:
         p95 = read_percentiles(done)[1] if len(done) >= _MEASURED else None
         usual = view.spec.slow or (None if p95 is None else 2 * p95 + _JITTER)
         if limit is not None and took > limit + OVERDUE:
-            yield Attention(kind="stuck", name=run.job, at=begun, one=run, usual=limit)
+            yield Attention(kind="stuck", name=run.job, at=begun, example=run, usual=limit)
         elif usual is not None and took > usual:
-            yield Attention(kind="slow", name=run.job, at=begun, one=run, usual=p95 or usual)
+            yield Attention(kind="slow", name=run.job, at=begun, example=run, usual=p95 or usual)
 
 
 def _find_waiting(seen: Seen) -> Iterator[Attention]:
@@ -241,13 +242,13 @@ def _find_waiting(seen: Seen) -> Iterator[Attention]:
             by_job.setdefault(run.job, []).append(run)
     for job, runs in by_job.items():
         first = min(runs, key=lambda run: run.due_at)
-        yield Attention(kind="late", name=job, at=first.due_at, times=len(runs), text=first.reason or "", one=first)
+        yield Attention(kind="late", name=job, at=first.due_at, times=len(runs), text=first.reason or "", example=first)
 
 
 def _find_items(seen: Seen) -> Iterator[Attention]:
     for batch in seen.waiting:
         if failed := seen.failed_items.get(batch.id):
-            yield Attention(kind="items", name=batch.job, at=batch.created_at, times=failed, one=batch)
+            yield Attention(kind="items", name=batch.job, at=batch.created_at, times=failed, example=batch)
 
 
 def _find_gone(seen: Seen) -> Iterable[Attention]:

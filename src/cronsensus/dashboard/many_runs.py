@@ -23,7 +23,7 @@ Judge = Callable[[Store, Occurrence], tuple[bool, Text]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Verb:
-    """What is done to each run; ``single_title``: the title for a single run."""
+    """What is done to each run; ``single_title``: the title if it is done to only one."""
 
     judge: Judge
     title: str
@@ -70,15 +70,15 @@ def _many(verb: _Verb) -> Action:
         judged = [(run, *verb.judge(store, run)) for run in chosen]
         affected = [run for run, applies, _ in judged if applies]
         # Runs that are left alone are listed last.
-        rows = [(f"{run.id} {run.job}", says) for run, _, says in sorted(judged, key=lambda line: not line[1])]
+        rows = [(f"{run.id} {run.job}", outcome) for run, _, outcome in sorted(judged, key=lambda row: not row[1])]
         state = " ".join(f"{run.id}:{run.state}:{run.attempt}:{run.retried_as}" for run in chosen)
         numbers = " ".join(str(run.id) for run in chosen)
         return Form(
             title=(verb.single_title,) if len(affected) == 1 else (verb.title, len(affected) or len(chosen)),
-            says=(("{0} of the {1} that were chosen are meant.", len(affected), len(chosen)),),
+            consequences=(("{0} of the {1} that were chosen are meant.", len(affected), len(chosen)),),
             button=verb.button,
             back=read_list_path(values.get("list", "")),
-            keeps={"runs": numbers, "list": values.get("list", "")[:4000]},
+            hidden={"runs": numbers, "list": values.get("list", "")[:4000]},
             seen=hashlib.sha256(state.encode()).hexdigest()[:16],
             reason=verb.command == "cancel",
             stops=verb.command == "cancel",

@@ -91,7 +91,7 @@ class Now:
         return bool(self.work.jobs) and ticking and not self.attention and not self.of_first_jobs
 
 
-def now_page(
+def read_now_page(
     store: Store, *, by: By = "node", everything: bool = False, recent: Recent | None = None, zone: tzinfo = UTC
 ) -> Now:
     """Return what the first page shows.

@@ -1,4 +1,4 @@
-"""The queue: how many runs wait, since when, of which jobs, and how many ended lately."""
+"""The page of the queue: how many runs wait, since when, of which jobs, and how many ended lately."""
 
 from __future__ import annotations
 
@@ -14,16 +14,24 @@ from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 
 SPAN = timedelta(minutes=10)
-"""The time for which ended runs are counted."""
+"""How far back ended runs are counted."""
 SHOWN = 50
+"""Rows of a page."""
 _READ = 200
+"""Most pending runs that are read for a page: the items of a batch share a row."""
 _MOST_ENDED = 600
 _RAN = (State.SUCCEEDED, State.FAILED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobWaits:
-    """One job's part of what was read: ``due``, how many could run now; ``since``: when the first of them was due."""
+class JobQueue:
+    """The pending runs of one job, among those that were read.
+
+    Attributes:
+        due: how many of them could run now.
+        since: when the first of these was due.
+        ended: how many of its runs ended within ``SPAN``.
+    """
 
     job: str
     waiting: int
@@ -33,8 +41,13 @@ class JobWaits:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """A pending run; or the first pending item of a batch, and how many of its items were read."""
+class QueueRow:
+    """A row of the list: a pending run, or the items of a batch.
+
+    Attributes:
+        first: the run, or the first item.
+        items: how many items of the batch were read; 0 for a run.
+    """
 
     first: Occurrence
     items: int = 0
@@ -45,11 +58,13 @@ class Queue:
     """What the page shows.
 
     Attributes:
-        waiting: how many runs wait; ``capped``: there are more.
-        oldest: when the first was due of those that could run now, among what was read.
-        read: how many were read, the oldest by number.
-        ended: how many ran and ended within ``SPAN``; ``ended_capped``: there are more.
-        more: the number after which the next page begins.
+        waiting: how many runs are pending.
+        capped: counting stopped at its limit, so there are more.
+        oldest: when the first run that could run now was due, among those that were read.
+        read: how many pending runs were read.
+        ended: how many runs ended within ``SPAN``.
+        ended_capped: there are more.
+        next_after: the id after which the next page begins; ``None``: this is the last.
     """
 
     now: datetime
@@ -57,23 +72,23 @@ class Queue:
     capped: bool
     running: int
     oldest: datetime | None
-    jobs: tuple[JobWaits, ...]
+    jobs: tuple[JobQueue, ...]
     read: int
     ended: int
     ended_capped: bool
-    rows: tuple[Line, ...]
-    more: int | None
+    rows: tuple[QueueRow, ...]
+    next_after: int | None
 
 
-def queue_page(store: Store, after: int | None = None) -> Queue:
-    """Return the pending runs, the oldest first; ``after``: the id after which the list begins."""
+def read_queue_page(store: Store, after: int | None = None) -> Queue:
+    """Read the queue, the oldest runs first; ``after``: the id after which the list begins."""
     now, work = store.now(), count_work(store)
     read = store.occurrences(OccurrenceFilter(states=(State.PENDING,)), after=after, limit=_READ, newest_first=False)
     pending = [run for run in read if not is_internal(run.job)]
     ran = store.ran_since(now - SPAN, limit=_MOST_ENDED)
     ended = [run.job for run in ran if run.state in _RAN and not is_internal(run.job)]
     due = [run.due_at for run in pending if run.due_at <= now]
-    shown, last = _fold_items(pending)
+    rows, last_shown = _fold_items(pending)
     return Queue(
         now=now,
         waiting=work.waiting,
@@ -84,34 +99,37 @@ def queue_page(store: Store, after: int | None = None) -> Queue:
         read=len(pending),
         ended=len(ended),
         ended_capped=len(ran) >= _MOST_ENDED,
-        rows=shown,
-        more=last.id if last is not None else read[-1].id if len(read) == _READ else None,
+        rows=rows,
+        next_after=last_shown.id if last_shown is not None else read[-1].id if len(read) == _READ else None,
     )
 
 
-def _fold_items(pending: Sequence[Occurrence]) -> tuple[tuple[Line, ...], Occurrence | None]:
-    """Return a line for each run and each batch; and the last run on them, if there are more."""
+def _fold_items(pending: Sequence[Occurrence]) -> tuple[tuple[QueueRow, ...], Occurrence | None]:
+    """Return a row for each run and each batch. If not all fit on the page, also return the last run that did."""
     items = Counter(run.parent for run in pending if run.parent is not None)
-    lines: list[Line] = []
+    rows: list[QueueRow] = []
     batches: set[int] = set()
     last: Occurrence | None = None
     for run in pending:
         if run.parent is None or run.parent not in batches:
-            if len(lines) == SHOWN:
-                return tuple(lines), last
-            lines.append(Line(run, items[run.parent] if run.parent is not None else 0))
-            batches |= set() if run.parent is None else {run.parent}
+            if len(rows) == SHOWN:
+                return tuple(rows), last
+            rows.append(QueueRow(run, items[run.parent] if run.parent is not None else 0))
+            if run.parent is not None:
+                batches.add(run.parent)
         last = run
-    return tuple(lines), None
+    return tuple(rows), None
 
 
-def _by_job(pending: Iterable[Occurrence], ended: Counter[str], now: datetime) -> list[JobWaits]:
-    """Return a line for each job: first what has waited longest."""
+def _by_job(pending: Iterable[Occurrence], ended: Counter[str], now: datetime) -> list[JobQueue]:
+    """Return the queue of each job; the job that has waited longest comes first."""
     waiting: dict[str, list[Occurrence]] = {}
     for run in pending:
         waiting.setdefault(run.job, []).append(run)
-    lines = []
+    queues = []
     for job, runs in waiting.items():
         due = [run.due_at for run in runs if run.due_at <= now]
-        lines.append(JobWaits(job=job, waiting=len(runs), due=len(due), since=min(due, default=None), ended=ended[job]))
-    return sorted(lines, key=lambda line: (line.since is None, line.since or now, line.job))
+        queues.append(
+            JobQueue(job=job, waiting=len(runs), due=len(due), since=min(due, default=None), ended=ended[job])
+        )
+    return sorted(queues, key=lambda queue: (queue.since is None, queue.since or now, queue.job))

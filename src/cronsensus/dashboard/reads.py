@@ -92,7 +92,7 @@ def read_strip(past: Past, length: int = STRIP) -> tuple[Verdict, ...]:
     return tuple(sorted(cells, key=lambda cell: cell.at)[-length:])
 
 
-def job_row(view: JobView, past: Past, now: datetime) -> JobRow:
+def make_job_row(view: JobView, past: Past, now: datetime) -> JobRow:
     """Return a job as a line of a list."""
     known, (next_in, next_at) = job_state(view), job_next(view, now)
     cells = read_strip(past)
@@ -126,7 +126,7 @@ def _trouble(cells: Sequence[Verdict]) -> str:
     return "missed" if "missed" in final else ""
 
 
-def job_page(store: Store, index: JobIndex, *, after: str = "", words: str = "", only: str = "") -> JobPage:
+def read_job_page(store: Store, index: JobIndex, *, after: str = "", words: str = "", only: str = "") -> JobPage:
     """Return a page of jobs whose name, function or schedule holds each of ``words``; those in trouble stand first.
 
     Args:
@@ -144,7 +144,7 @@ def job_page(store: Store, index: JobIndex, *, after: str = "", words: str = "",
     more = matching[PAGE - 1].spec.name if len(matching) > PAGE else last
     now = store.now()
     pasts = store.last_of([view.spec.name for view in matching[:PAGE]], limit=STRIP)
-    rows = [job_row(view, pasts.get(view.spec.name, Past()), now) for view in matching[:PAGE]]
+    rows = [make_job_row(view, pasts.get(view.spec.name, Past()), now) for view in matching[:PAGE]]
     rows.sort(key=lambda row: (row.trouble != "failing", row.trouble != "missed", row.view.next_due or _LATEST))
     return JobPage(tuple(rows), more, stopped)
 

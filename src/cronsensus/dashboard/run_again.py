@@ -1,4 +1,4 @@
-"""Run an ended run again."""
+"""The action that runs an ended run again, alone or with its downstream."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from cronsensus.after.downstream import RetryPlan, names_after, plan_retry
+from cronsensus.after.downstream import RetryPlan, list_names_after, plan_retry
 from cronsensus.dashboard.actions import Action, Field, Form, Given, Text, find_run, run_form, runs_elsewhere
 from cronsensus.errors import InvalidTransition
 from cronsensus.insight.summaries import why_ended
@@ -23,41 +23,43 @@ from cronsensus.stores.retries import retry_chain
 
 
 def run_again() -> Action:
-    """Return the action; its form names the jobs that come after the run's job."""
+    """Return the action; its form names the downstream jobs of the run's job."""
 
     def form(store: Store, given: Given) -> Form:
         occurrence = find_run(store, given)
         newest = retry_chain(store, occurrence)[-1]
         again = " --again" if newest is not occurrence or occurrence.state is State.SUCCEEDED else ""
-        says: list[Text] = [("A new run, with the same arguments and nominal time; this one stays as it is.",)]
+        consequences: list[Text] = [("A new run, with the same arguments and nominal time; this one stays as it is.",)]
         if occurrence.error is not None:
-            says.append(("It failed with: {0}", shorten(why_ended(occurrence), 200)))
+            consequences.append(("It failed with: {0}", shorten(why_ended(occurrence), 200)))
         if occurrence.args or occurrence.kwargs:
             named = [f"{name}={dumps_masked(value)}" for name, value in mask_data(occurrence.kwargs).items()]
-            says.append(("Its arguments: {0}", shorten(", ".join([*map(dumps_masked, occurrence.args), *named]), 300)))
+            consequences.append(
+                ("Its arguments: {0}", shorten(", ".join([*map(dumps_masked, occurrence.args), *named]), 300))
+            )
         releases = sorted({node.release for node in store.sessions() if node.is_node and node.state == "alive"})
         if releases:
-            says.append(("Nodes run release {0} now.", shorten(", ".join(releases), 120)))
+            consequences.append(("Nodes run release {0} now.", shorten(", ".join(releases), 120)))
         if State.SUCCEEDED in {occurrence.state, newest.state}:
-            says.append(("This run succeeded: what it did is done a second time.",))
+            consequences.append(("This run succeeded: what it did is done a second time.",))
         if occurrence.is_batch and occurrence.state is not State.SUCCEEDED:
-            says.append(("Of its items only those run that have not succeeded.",))
+            consequences.append(("Of its items only those run that have not succeeded.",))
             items = store.children([occurrence.id], limit=MOST_ITEMS)[occurrence.id]
             again_of = items.total - items.succeeded
-            says.append(("Of its items {0} have succeeded, and {1} run again.", items.succeeded, again_of))
+            consequences.append(("Of its items {0} have succeeded, and {1} run again.", items.succeeded, again_of))
         if newest is not occurrence:
-            says.append(("It was run again already, as run {0}.", newest.id))
+            consequences.append(("It was run again already, as run {0}.", newest.id))
         rules = rules_of(every_edge(store))
-        after = names_after(rules, occurrence.job) if occurrence.scheduled_for is not None else ()
+        after = list_names_after(rules, occurrence.job) if occurrence.scheduled_for is not None else ()
         if after:
-            says.append(("After it comes: {0}. It follows only if you tick the box.", ", ".join(after)))
+            consequences.append(("After it comes: {0}. It follows only if you tick the box.", ", ".join(after)))
         plan = plan_retry(store, rules, newest) if after else None
-        shown = run_form(
+        result = run_form(
             occurrence,
-            # A retry by somebody else has made the wanted run: then the form has changed.
+            # If somebody else retries the run meanwhile, ``newest`` changes, and the form is shown again.
             f" {newest.id}",
             title=("Run {0} of {1} again", occurrence.id, occurrence.job),
-            says=tuple(says),
+            consequences=tuple(consequences),
             fields=(Field("downstream", "Run again what comes after it, too", box=True),) if plan else (),
             rows=() if plan is None else _preview(plan),
             button="Run again",
@@ -66,8 +68,8 @@ def run_again() -> Action:
             or (None if newest.state.final else ("It was run again already, as run {0}.", newest.id)),
             command=f"cronsensus runs retry {occurrence.id}{again}{' --downstream' if plan else ''}",
         )
-        shown.keeps["newest"] = str(newest.id)
-        return shown
+        result.hidden["newest"] = str(newest.id)
+        return result
 
     return Action(form, _carry_out)
 
@@ -85,14 +87,14 @@ def _preview(plan: RetryPlan) -> tuple[tuple[str, Text], ...]:
 
 
 def _carry_out(store: Store, given: Given, by: str, why: str) -> str:
-    number = int(given["newest"])
+    newest_id = int(given["newest"])
     downstream: Sequence[Occurrence] = ()
-    if given.get("downstream") and (newest := store.occurrence(number)) is not None:
+    if given.get("downstream") and (newest := store.occurrence(newest_id)) is not None:
         downstream = plan_retry(store, rules_of(every_edge(store)), newest).runs[1:]
     # If somebody else retries the newest run meanwhile, the store returns their new run.
-    made = store.retry(number, by=by, why=why, again=True)
+    retry = store.retry(newest_id, by=by, why=why, again=True)
     for run in downstream:
         # Each waits for the new run of its upstream. Somebody else may have run it again meanwhile.
         with suppress(InvalidTransition, LookupError):
             retry_occurrence(store, run.id, by=by, why=why, again=True)
-    return f"/runs/{made.id}"
+    return f"/runs/{retry.id}"

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from cronsensus.after.downstream import names_after
+from cronsensus.after.downstream import list_names_after
 from cronsensus.dashboard.actions import Action, Field, Form, Given, Text, job_form, refuse_retired, runs_elsewhere
 from cronsensus.dashboard.arguments import PREFIX, Parameter, own_arguments, parameters_of, read_arguments
 from cronsensus.errors import InvalidOption
@@ -37,12 +37,12 @@ def run_now(scheduler: Scheduler | None) -> Action:
         view = require_job(store, values.get("job", ""))
         known = parameters(view)
         refused = runs_elsewhere(view) or refuse_retired(view)
-        says: tuple[Text, ...] = (("One run more, beside its schedule: its next times stay as they are.",),)
+        consequences: tuple[Text, ...] = (("One run more, beside its schedule: its next times stay as they are.",),)
         if known is None or known:
-            says += (("Where nothing is written, it gets the arguments of its definition.",),)
-        after = names_after(rules_of(every_edge(store)), view.spec.name)
+            consequences += (("Where nothing is written, it gets the arguments of its definition.",),)
+        after = list_names_after(rules_of(every_edge(store)), view.spec.name)
         if after:
-            says += (
+            consequences += (
                 (
                     "What comes after it does not follow: {0}. To have it follow: {1}",
                     ", ".join(after),
@@ -52,7 +52,7 @@ def run_now(scheduler: Scheduler | None) -> Action:
         shown = job_form(
             view,
             title=("Run {0} now", view.spec.name),
-            says=says,
+            consequences=consequences,
             button="Run now",
             seen=f"revision {view.revision}",
             fields=_json_fields(values)
@@ -62,7 +62,7 @@ def run_now(scheduler: Scheduler | None) -> Action:
             command=f"cronsensus jobs trigger {view.spec.name}",
         )
         # A form that a browser sends twice makes the same run.
-        shown.keeps["form"] = values.get("form", "") if _FORM.fullmatch(values.get("form", "")) else new_id()
+        shown.hidden["form"] = values.get("form", "") if _FORM.fullmatch(values.get("form", "")) else new_id()
         return shown
 
     def carry_out(store: Store, values: Given, by: str, why: str) -> str:

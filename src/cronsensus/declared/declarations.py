@@ -1,7 +1,7 @@
-"""The declarations of the application's code: functions under names, and jobs that call them.
+"""What the application's code declares: functions by name, and jobs that call them.
 
-A job is kept as it was written, and becomes a definition only when it is needed: defaults may still change until the
-node is started (a command's flags come after the import).
+A declaration keeps what the code wrote. Its definition (``JobSpec``) is made again when the defaults change, which they
+may until the node starts: a command's flags come after the import.
 """
 
 from __future__ import annotations
@@ -30,15 +30,20 @@ _log = Logger("cronsensus.scheduler")
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A job as its decorator declared it."""
+    """A job as its decorator declared it.
+
+    Attributes:
+        overdue: without a success for so long, it is alerted.
+        slow: a run that takes longer is alerted.
+    """
 
     function: Function
     trigger: Trigger | None
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     options: dict[str, Any]
-    within: timedelta | None = None
-    takes: timedelta | None = None
+    overdue: timedelta | None = None
+    slow: timedelta | None = None
     after: After | None = None
 
     def spec(self, base: Policies, zone: str) -> JobSpec:
@@ -48,9 +53,9 @@ class Declaration:
             InvalidOption: an invalid value.
         """
         policies = Policies.read(self.options, base)
-        if self.within is not None and policies.keep < self.within:
+        if self.overdue is not None and policies.keep < self.overdue:
             raise InvalidOption(
-                f"{self.function.name!r} is overdue without a success for {format_duration(self.within)}, but a "
+                f"{self.function.name!r} is overdue without a success for {format_duration(self.overdue)}, but a "
                 f"success is forgotten after {format_duration(policies.keep)}; give it a longer keep=…"
             )
         return JobSpec(
@@ -61,8 +66,8 @@ class Declaration:
             kwargs=self.kwargs,
             policies=policies,
             executor=self.function.registered.executor,
-            overdue=self.within,
-            slow=self.takes,
+            overdue=self.overdue,
+            slow=self.slow,
             after=self.after,
         )
 
@@ -71,11 +76,11 @@ class Declarations:
     """The functions and jobs of a scheduler.
 
     Attributes:
-        base: the policies for what decorators leave out.
-        zone: the zone of triggers that name none.
+        base: the default policies, for what decorators leave out.
+        zone: the default zone of triggers.
         specs_by_name: the definitions of all declared jobs.
         added: the definitions of jobs that this process added at run time.
-        retired: names of jobs that the code declares to be gone on purpose, and why.
+        retired: why a job was removed on purpose, by its name (``scheduler.retired``).
     """
 
     def __init__(self) -> None:
@@ -90,7 +95,7 @@ class Declarations:
 
     @property
     def registry(self) -> Mapping[str, Registered]:
-        """The functions that a node of this process can run; grows as more are declared."""
+        """The functions that a node of this process can run, by name; a live view."""
         return MappingProxyType(self._registry)
 
     def add_function(self, function: Function) -> None:
@@ -101,7 +106,7 @@ class Declarations:
         """
         taken = self._functions.get(function.name)
         if taken is not None:
-            raise DuplicateJob(_two(function.name, taken, function))
+            raise DuplicateJob(_declared_twice(function.name, taken, function))
         self._functions[function.name] = function
         self._registry[function.name] = function.registered
 
@@ -113,7 +118,7 @@ class Declarations:
             InvalidOption: the definition is invalid.
         """
         spec = declaration.spec(self.base, self.zone)
-        require_room_for_jitter(spec)
+        check_jitter(spec)
         if spec.name in self.retired:
             raise InvalidOption(_retired_and_declared(spec.name))
         self.add_function(declaration.function)
@@ -121,15 +126,15 @@ class Declarations:
         self.specs_by_name[spec.name] = spec
 
     def remove_job(self, name: str) -> None:
-        """Remove a job and its function, which is declared anew."""
-        for kept in (self._jobs, self.specs_by_name, self._functions, self._registry):
-            kept.pop(name, None)
+        """Remove a job and its function, before it is declared again."""
+        for by_name in (self._jobs, self.specs_by_name, self._functions, self._registry):
+            by_name.pop(name, None)
 
     def add_retired(self, name: str, reason: str) -> None:
-        """Record that a job is gone on purpose.
+        """Record that a job was removed on purpose.
 
         Raises:
-            InvalidOption: it is declared.
+            InvalidOption: the job is declared.
         """
         if name in self._jobs:
             raise InvalidOption(_retired_and_declared(name))
@@ -165,12 +170,13 @@ class Declarations:
     def spec(self, job: str) -> JobSpec | None:
         """Return the definition of a declared job.
 
-        Not of jobs added at run time: somebody may have removed them, and using them must not bring them back.
+        ``None`` for jobs that were added at run time: somebody may have removed them since, and using them must not
+        define them again.
         """
         return self.specs_by_name.get(job)
 
     def spec_here(self, job: str) -> JobSpec | None:
-        """Return the definition of a job that this process added or declared."""
+        """Return the definition of a job that this process declared, or added at run time."""
         return self.added.get(job) or self.spec(job)
 
     def function_of(self, job: str) -> Function | None:
@@ -183,17 +189,17 @@ class Declarations:
         return [spec for _, spec in sorted(self.specs_by_name.items())]
 
     def set_base(self, base: Policies, zone: str) -> None:
-        """Change the policies, and the zone, for what decorators left out."""
+        """Change the defaults, and make all definitions again."""
         self.base, self.zone = base, zone
         self.specs_by_name = {name: declaration.spec(base, zone) for name, declaration in self._jobs.items()}
 
-    def expected(self) -> dict[str, tuple[timedelta | None, timedelta | None]]:
+    def expected_durations(self) -> dict[str, tuple[timedelta | None, timedelta | None]]:
         """Return ``overdue`` and ``slow`` of the jobs that set them."""
         jobs = self._jobs.items()
         return {
-            name: (declaration.within, declaration.takes)
+            name: (declaration.overdue, declaration.slow)
             for name, declaration in jobs
-            if declaration.within is not None or declaration.takes is not None
+            if declaration.overdue is not None or declaration.slow is not None
         }
 
     def digest(self) -> str:
@@ -219,8 +225,8 @@ def declare(
         InvalidOption: a scheduled job whose function lacks arguments.
         InvalidPayload: arguments that are not JSON.
     """
-    given, named = check_arguments(function, require_trigger(trigger), tuple(args), kwargs or {})
-    return Declaration(function, require_trigger(trigger), given, named, dict(options))
+    positional, named = check_arguments(function, require_trigger(trigger), tuple(args), kwargs or {})
+    return Declaration(function, require_trigger(trigger), positional, named, dict(options))
 
 
 def require_trigger(trigger: object) -> Trigger | None:
@@ -248,7 +254,7 @@ def require_trigger(trigger: object) -> Trigger | None:
 def log_other_meanings(job: str, trigger: Trigger | None) -> None:
     """Log a WARNING for each cron text of a job that means other times in other programs.
 
-    Texts that mean the same everywhere, and are only rarely intended, are for ``lint``.
+    ``lint`` also warns of texts that mean the same everywhere, but are rarely intended.
     """
     for note in notes_on(trigger):
         if note.rule == "other programs":
@@ -256,14 +262,14 @@ def log_other_meanings(job: str, trigger: Trigger | None) -> None:
 
 
 _SAMPLE = 20
-"""Distances between nominal times that are measured to find how often a job runs."""
+"""How many intervals between nominal times are compared to find the usual one."""
 
 
-def require_room_for_jitter(spec: JobSpec) -> None:
-    """Refuse a jitter that reaches over the next nominal times of a job whose runs must not overlap.
+def check_jitter(spec: JobSpec) -> None:
+    """Refuse a jitter longer than the interval of a job whose runs must not overlap.
 
-    The run of one nominal time would still wait for its turn when the next ones come, and those would be skipped by
-    overlap: of a job each second with ``jitter="5s"`` two in three.
+    A run would still wait for its jittered due time when the next nominal times come, and the overlap policy would skip
+    those: two in three, for a job each second with ``jitter="5s"``.
 
     Raises:
         InvalidOption: the jitter is too large; the message says what to write.
@@ -275,8 +281,8 @@ def require_room_for_jitter(spec: JobSpec) -> None:
     while times[-1] is not None and len(times) <= _SAMPLE:
         times.append(trigger.next_after(times[-1]))
     known = [time for time in times if time is not None]
-    distances = sorted(later - earlier for earlier, later in pairwise(known))
-    if distances and trigger.jitter > (usual := distances[len(distances) // 2]):
+    intervals = sorted(later - earlier for earlier, later in pairwise(known))
+    if intervals and trigger.jitter > (usual := intervals[len(intervals) // 2]):
         raise InvalidOption(
             f"{spec.name!r} runs each {format_duration(usual)}, and jitter={format_duration(trigger.jitter)!r} is "
             f"longer: a run would still wait when the next one is due, which overlap={overlap!r} does not run beside "
@@ -297,11 +303,11 @@ def check_arguments(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments as a node will pass them.
 
-    A job that runs by itself must be complete. A job that only runs on request may get its arguments then.
+    A scheduled job must have all of them. A job without a trigger may get them when it is enqueued.
     """
     if function.registered.gets_arguments:
         if args:
-            return function.bind(args, kwargs)  # of shards
+            return function.bind(args, kwargs)  # a shard gets positional arguments, too
         return (), function.registered.types.write_arguments((), kwargs, what=f"arguments of {function.name!r}")[1]
     if args or kwargs or trigger is not None:
         return function.bind(args, kwargs, hint="; give what its schedule passes as args=(…) or kwargs={…}")
@@ -312,7 +318,7 @@ def _retired_and_declared(name: str) -> str:
     return f"{name!r} is declared, and retired({name!r}) says that it is gone; take one of them out"
 
 
-def _two(name: str, first: Function, second: Function) -> str:
+def _declared_twice(name: str, first: Function, second: Function) -> str:
     if first.place == second.place:
         return (
             f"{name!r} is declared twice at {first.place}: a module that is imported under two names (import it by "
@@ -324,8 +330,7 @@ def _two(name: str, first: Function, second: Function) -> str:
 class Named(Protocol):
     """Something with a job's name: a ``Job``, a ``JobSpec``.
 
-    An object of another program that is a job under another name than its own (a task of Django's) has it as
-    ``job_name``.
+    An object of another program, such as a task of Django's, may give its job's name as ``job_name``.
     """
 
     @property

@@ -52,8 +52,8 @@ class Function:
         """
         if self.signature is not None:
             self._require_fitting(args, kwargs, hint)
-        given, named = self.registered.types.write_arguments(args, kwargs, what=f"arguments of {self.name!r}")
-        return tuple(given), named
+        positional, named = self.registered.types.write_arguments(args, kwargs, what=f"arguments of {self.name!r}")
+        return tuple(positional), named
 
     def require_item(self, kwargs: Mapping[str, Any]) -> None:
         """Raise unless the function can be called with an item by position, and ``kwargs``.

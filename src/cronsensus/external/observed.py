@@ -66,7 +66,9 @@ def read_observed(
             if jobs and job not in jobs:
                 continue
             ran[job].update(
-                time for time in unpacked(runs) if (first is None or time >= first) and (last is None or time <= last)
+                time
+                for time in expand_times(runs)
+                if (first is None or time >= first) and (last is None or time <= last)
             )
     return Observed(tuple(_count(store, job, ran[job]) for job in sorted(ran) if ran[job]), forgotten)
 
@@ -101,7 +103,7 @@ def _pages(store: Store, where: OccurrenceFilter) -> Iterator[Any]:
         after = page[-1].id
 
 
-def packed(times: Sequence[int]) -> list[list[int]]:
+def compress_times(times: Sequence[int]) -> list[list[int]]:
     """Compress times into series of equal distance, ``[first, distance, count]``: a regular job has a single series."""
     runs: list[list[int]] = []
     for time in sorted(times):
@@ -114,8 +116,8 @@ def packed(times: Sequence[int]) -> list[list[int]]:
     return runs
 
 
-def unpacked(runs: Sequence[Sequence[int]]) -> Iterator[int]:
-    """Yield the times of ``packed``."""
+def expand_times(runs: Sequence[Sequence[int]]) -> Iterator[int]:
+    """Yield the times of ``compress_times``."""
     for first, distance, count in runs:
         for number in range(count):
             yield first + number * distance

@@ -16,7 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 from cronsensus.errors import InvalidOption
-from cronsensus.external.observed import OBSERVED_NAME, packed
+from cronsensus.external.observed import OBSERVED_NAME, compress_times
 from cronsensus.process.logger import Logger
 from cronsensus.scheduler import Scheduler
 from cronsensus.timing.instants import to_micros
@@ -43,10 +43,10 @@ def wants_observing(observe: bool | None) -> bool:  # noqa: FBT001 - as guard ha
     """
     if observe is not None:
         return observe
-    said = os.environ.get(VARIABLE, "").strip().lower()
-    if said not in _YES | _NO:
-        raise InvalidOption(f"{VARIABLE}={said!r} says neither yes nor no; write {VARIABLE}=1, or leave it out")
-    return said in _YES
+    setting = os.environ.get(VARIABLE, "").strip().lower()
+    if setting not in _YES | _NO:
+        raise InvalidOption(f"{VARIABLE}={setting!r} says neither yes nor no; write {VARIABLE}=1, or leave it out")
+    return setting in _YES
 
 
 class Observation:
@@ -116,7 +116,7 @@ class Observation:
         with self._lock:
             if self._record is None and (self._ran or self._forgotten):
                 self._number += 1
-                jobs = {job: packed(times) for job, times in self._ran.items()}
+                jobs = {job: compress_times(times) for job, times in self._ran.items()}
                 self._record = {"process": self._process, "jobs": jobs, "forgotten": self._forgotten}
                 self._ran, self._count, self._forgotten = defaultdict(list), 0, 0
         if self._record is None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from cronsensus.model.gate import Rule, in_order, without_circles
+from cronsensus.model.gate import Rule, order_jobs, without_cycles
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.stores.base import Store
 
@@ -49,10 +49,10 @@ def graph_of(rules: Mapping[str, Sequence[Rule]], only: set[str] | None = None) 
     """Return the graph of these dependencies; ``only``: of these jobs."""
     jobs = {*rules, *(rule.job for each in rules.values() for rule in each)}
     jobs = jobs if only is None else jobs & only
-    rules, circles = without_circles(rules)
+    rules, circles = without_cycles(rules)
     kept = {one: [rule for rule in each if rule.job in jobs] for one, each in rules.items() if one in jobs}
     depth: dict[str, int] = {}
-    for job in in_order({job: kept.get(job, ()) for job in jobs}):
+    for job in order_jobs({job: kept.get(job, ()) for job in jobs}):
         depth[job] = 1 + max((depth[rule.job] for rule in kept.get(job, ())), default=-1)
     last = max(depth.values(), default=-1)
     layers = (tuple(sorted(one for one in jobs if depth[one] == layer)) for layer in range(last + 1))

@@ -153,13 +153,13 @@ def _line(occurrence: Occurrence) -> LedgerLine:
 def _expand(ledger_range: LedgerRange, nominals: Nominals, since: datetime, until: datetime) -> list[LedgerLine]:
     first, last = max(ledger_range.range.first, since), min(ledger_range.range.last, until)
     state, reason = str(ledger_range.range.state), ledger_range.range.reason
-    times = nominals.between(first - MICROSECOND, last, EXPANDED + 1)
+    times = nominals.list_times(first - MICROSECOND, last, EXPANDED + 1)
     if len(times) > EXPANDED:
         whole = (first, last) == (ledger_range.range.first, ledger_range.range.last)
         count = (
             ledger_range.range.count
             if whole and ledger_range.range.count is not None
-            else nominals.count(first - MICROSECOND, last)
+            else nominals.count_times(first - MICROSECOND, last)
         )
         return [
             LedgerLine(
@@ -176,10 +176,10 @@ def _without_verdict(
     nominals: Nominals, lines: list[LedgerLine], begin: datetime, until: datetime, watermark: datetime
 ) -> list[LedgerLine]:
     """Return lines for nominal times without a verdict in (begin, until]: not yet decided, or, as a fault, never."""
-    times = nominals.between(begin, until, MAX_WALKED + 1)
+    times = nominals.list_times(begin, until, MAX_WALKED + 1)
     if len(times) > MAX_WALKED:
         # Too many to check each. Those above the watermark still show that work waits.
-        times = nominals.between(max(begin, watermark), until, MAX_WALKED)
+        times = nominals.list_times(max(begin, watermark), until, MAX_WALKED)
     decided = [False] * len(times)
     for line in lines:
         for index in range(bisect_left(times, line.first), len(times)):
@@ -195,7 +195,7 @@ def _without_verdict(
         return missing
     joined: list[LedgerLine] = []
     for state in (NO_VERDICT, UNDECIDED):
-        some = [line for line in missing if line.state == state]
-        if some:
-            joined.append(LedgerLine(first=some[0].first, last=some[-1].last, count=len(some), state=state))
+        lines = [line for line in missing if line.state == state]
+        if lines:
+            joined.append(LedgerLine(first=lines[0].first, last=lines[-1].last, count=len(lines), state=state))
     return joined

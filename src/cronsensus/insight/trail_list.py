@@ -80,15 +80,15 @@ def list_trail(store: Store, search: TrailSearch, *, after: int | None = None, l
     """Return a page of the trail."""
     matching: list[TrailEntry] = []
     for _ in range(MOST_READ // _AT_ONCE):
-        some = store.trail(target=search.target, after=after, limit=_AT_ONCE)
-        for act in some:
+        entries = store.trail(target=search.target, after=after, limit=_AT_ONCE)
+        for act in entries:
             if search.since is not None and act.at < search.since:
                 return TrailPage(tuple(matching), None)
             if search.fits(act):
                 if len(matching) == limit:
                     return TrailPage(tuple(matching), matching[-1].id)
                 matching.append(act)
-        if len(some) < _AT_ONCE:
+        if len(entries) < _AT_ONCE:
             return TrailPage(tuple(matching), None)
-        after = some[-1].id
+        after = entries[-1].id
     return TrailPage(tuple(matching), after, stopped=True)

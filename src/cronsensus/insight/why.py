@@ -87,7 +87,7 @@ class _Inquiry:
     def answer(self) -> Why:
         """Return the answer."""
         occurrences = self._occurrences()
-        nominal = self._nominals.has(self._at)
+        nominal = self._nominals.is_nominal(self._at)
         before, after = self._around()
         verdict: str | None = None
         reason: str | None = None
@@ -161,8 +161,8 @@ class _Inquiry:
         if before is not None:
             # A person who names any moment wants to know about the last run before it.
             earlier = _Inquiry(self._store, self._view, before, self._zone)
-            _, _, told = earlier._verdict(earlier._occurrences(), nominal=True)
-            sentences += [Text.BECAME_OF(time=self._local(before)), *told]
+            _, _, sentences_on_it = earlier._verdict(earlier._occurrences(), nominal=True)
+            sentences += [Text.BECAME_OF(time=self._local(before)), *sentences_on_it]
         return sentences
 
     def _no_such_time(self) -> list[Sentence]:

@@ -19,7 +19,7 @@ from cronsensus.insight.time_words import exact_time, format_count, relative_tim
 from cronsensus.insight.two_programs import describe_strangers, find_twice_declared
 from cronsensus.insight.waiting import JUST_NOW, Cause, why_it_waits
 from cronsensus.insight.zone_checks import check_zone_rules
-from cronsensus.model.gate import without_circles
+from cronsensus.model.gate import without_cycles
 from cronsensus.model.job import ALERT
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.session import SessionView
@@ -57,7 +57,7 @@ _MENDS = {
 
 def check_circles(store: Store) -> Iterator[Check]:
     """Find cycles of dependencies. No program declares a cycle alone: several make it together."""
-    for circle in without_circles(rules_of(every_edge(store)))[1]:
+    for circle in without_cycles(rules_of(every_edge(store)))[1]:
         names = " → ".join((circle[-1], *circle))
         text = f"{names} come after each other, so each waits for the last, and is skipped when its wait_for is over"
         yield Check("circle", FAIL, shorten(text, 300), "take one after=[…] out, in the program that declares it")

@@ -110,8 +110,8 @@ def healthchecks(scheduler: Scheduler, url: str, *, jobs: str | Sequence[str] = 
     def send_check_in(event: RunStarted | RunEnded, status: Status) -> None:
         check = f"{url.rstrip('/')}/{quote(slug_of(event.job))}{ends[status]}"
         error = event.error if isinstance(event, RunEnded) else None
-        said = "" if error is None else f"{error.type}: {error.message}"
-        pinging.send(f"{check}?create=1&rid={_id_of(event)}", said.encode()[:10_000])
+        message = "" if error is None else f"{error.type}: {error.message}"
+        pinging.send(f"{check}?create=1&rid={_id_of(event)}", message.encode()[:10_000])
 
     _listen(scheduler, jobs, send_check_in)
 

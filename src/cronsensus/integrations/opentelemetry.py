@@ -22,7 +22,7 @@ from cronsensus.errors import MissingExtra
 from cronsensus.events import RunEnded
 from cronsensus.model.job import is_internal
 from cronsensus.model.occurrence import Claim
-from cronsensus.node.hooks import Admission, Begin, Hooks, InContext
+from cronsensus.node.hooks import Admission, Admit, Hooks, InContext
 from cronsensus.process.forking import mind_forks
 from cronsensus.process.logger import Logger
 from cronsensus.scheduler import Scheduler
@@ -94,8 +94,8 @@ class _Tracing(Admission):
     def concerns_claim(self, claim: Claim) -> bool:
         return self._spans.are_wanted() and not is_internal(claim.job)
 
-    def decide_claim(self, claim: Claim) -> Begin:
-        return Begin({EXTRA: _Attempt(self._spans, claim)})
+    def decide_claim(self, claim: Claim) -> Admit:
+        return Admit({EXTRA: _Attempt(self._spans, claim)})
 
 
 class _Attempt(InContext):

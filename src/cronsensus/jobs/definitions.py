@@ -13,9 +13,9 @@ from cronsensus.declared.declarations import (
     Declaration,
     Named,
     check_arguments,
+    check_jitter,
     declare,
     log_other_meanings,
-    require_room_for_jitter,
     require_trigger,
 )
 from cronsensus.declared.functions import Function, inspect_function, refuse_method
@@ -137,8 +137,8 @@ class Definitions:
                 inspected = dataclasses.replace(inspected, registered=inspected.registered.with_part(upstreams.results))
             declaration = dataclasses.replace(
                 declare(inspected, own_trigger, args, kwargs, options),
-                within=None if overdue is None else parse_duration(overdue, what="overdue"),
-                takes=None if slow is None else parse_duration(slow, what="slow"),
+                overdue=None if overdue is None else parse_duration(overdue, what="overdue"),
+                slow=None if slow is None else parse_duration(slow, what="slow"),
                 after=None if upstreams is None else upstreams.after,
             )
             # Not ``own_trigger``: the trigger of its upstreams was checked where they were declared.
@@ -279,7 +279,7 @@ class Definitions:
             executor=registered.registered.executor,
             source="runtime",
         )
-        require_room_for_jitter(spec)
+        check_jitter(spec)
         log_other_meanings(name, trigger)
         if name in self._declared:
             raise DuplicateJob(
@@ -344,7 +344,7 @@ class Definitions:
         if registered is not None:
             positional, named = check_arguments(registered, changed.trigger, changed.args, changed.kwargs)
             changed = dataclasses.replace(changed, args=positional, kwargs=named)
-        require_room_for_jitter(changed)
+        check_jitter(changed)
         if not isinstance(trigger, Unset):
             log_other_meanings(name, trigger)
         self._acts.define_jobs([changed], by)
@@ -418,7 +418,7 @@ class Definitions:
     def _declare_late(self, declaration: Declaration) -> Job[..., Any]:
         """Declare a job on a started scheduler: other nodes of this release may not know it, so no release owns it."""
         spec = dataclasses.replace(declaration.spec(self._declared.base, self._declared.zone), source="runtime")
-        require_room_for_jitter(spec)
+        check_jitter(spec)
         self._declared.add_function(declaration.function)
         self._acts.define_jobs([spec], None)
         return self._added_job(spec, declaration.function)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import ParamSpec, TypeVar
 
-from cronsensus.after.downstream import names_after, plan_retry, plan_trigger
+from cronsensus.after.downstream import list_names_after, plan_retry, plan_trigger
 from cronsensus.batching.batch import Batch
 from cronsensus.declared.declarations import Named, name_of
 from cronsensus.errors import InvalidOption, UnknownJob
@@ -135,7 +135,7 @@ class Operations(Enqueuing):
         if function is not None and spec is not None and function.registered.part_of(Batch) is None:
             function.bind(spec.args, spec.kwargs, hint="; the job has none of its own: enqueue it with them")
         # With all downstream jobs, in case this process is the first to declare them.
-        mine = {name, *names_after(rules_of(self._acts.declared.specs()), name)} if downstream else {name}
+        mine = {name, *list_names_after(rules_of(self._acts.declared.specs()), name)} if downstream else {name}
 
         def carry_out(store: Store) -> Enqueued:
             dependents = plan_trigger(rules_of(every_edge(store)), name).jobs if downstream else ()

@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Literal
 
-from cronsensus.model.occurrence import Named, name_of
+from cronsensus.model.occurrence import OccurrenceKey, occurrence_key
 from cronsensus.model.states import Reason, State
 from cronsensus.timing.instants import as_utc
 
@@ -55,13 +55,13 @@ class AskNamed:
     fingerprint: str | None = None
 
     @cached_property
-    def named(self) -> Named:
+    def named(self) -> OccurrenceKey:
         """The occurrence.
 
         Raises:
             InvalidOption: not exactly one of the two is given, or it is invalid.
         """
-        return name_of(self.scheduled_for, self.key)
+        return occurrence_key(self.scheduled_for, self.key)
 
     @property
     def times(self) -> tuple[datetime, ...]:

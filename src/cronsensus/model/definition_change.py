@@ -9,15 +9,15 @@ from typing import Any
 from cronsensus.model.job import STORED_DEFAULTS, JobSpec
 
 _LONGEST_VALUE = 300
-"""Characters of a value, as JSON; a longer one stands as ``None`` on both sides: that it changed is told."""
+"""Most characters of a value, as JSON. A longer value is kept as ``None``, before and after: it only shows a change."""
 _NOT_COMPARED = {"name", "source", "policies"}
 
 Changes = dict[str, list[Any]]
-"""By the option's name its value before and after, as ``JobSpec.to_json`` writes them: durations in microseconds."""
+"""Option name → value before and after, as ``JobSpec.to_json`` writes them: durations in microseconds."""
 
 
 def changes_between(before: JobSpec | None, after: JobSpec) -> Changes:
-    """Return which options two definitions have otherwise; nothing where the earlier one could not be read."""
+    """Return the options that differ between two definitions; none if the earlier one could not be read."""
     if before is None:
         return {}
     old, new = _options(before), _options(after)
@@ -38,7 +38,7 @@ def _is_short(pair: list[Any]) -> bool:
 def definition_entries(
     did: Mapping[str, Sequence[str]], changes: Mapping[str, Changes], release: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield what the trail says of a ``define_jobs``: a job's name, and the details."""
+    """Yield the entries of the trail for a ``define_jobs``: each job's name, and the details."""
     for act in ("created", "changed", "retired"):
         for name in did[act]:
             more = {"changes": changes[name]} if changes.get(name) else {}

@@ -14,7 +14,7 @@ EndingKind = Literal["returned", "raised", "timed_out", "cancelled", "skipped", 
 
 
 class Ending(Struct, frozen=True, kw_only=True):
-    """The end of an attempt, before it is decided what follows from it.
+    """The end of an attempt, before ``retry`` decides what to record of it.
 
     Attributes:
         kind: ``returned`` a value; ``raised`` an exception (``sys.exit`` and the death of a job's own process are
@@ -23,12 +23,12 @@ class Ending(Struct, frozen=True, kw_only=True):
         result: JSON text of the value returned; ``None`` when it returned ``None``.
         reason: free text: why it was cancelled, skipped, asked for a retry, or waits.
         retry_after: what ``raise Retry(after=…)`` asked for.
-        then: of one that ``snoozed``: how it goes on.
-        hopeless: another attempt cannot end otherwise, or would do work again that is done: it is not retried.
+        then: for ``snoozed``: how it goes on.
+        permanent: it is not retried: another attempt would end the same way, or repeat work that is done.
         elapsed: by the node's monotonic clock.
-        begun: whether the function was called at all, as far as is known here.
-        cut_off: what it ran on went away under it: no doing of the job's, so it is given back. Where it ``raised``, the
-            store failed under it, and that is a crash.
+        begun: whether the function was called, as far as is known here.
+        cut_off: its event loop or its store failed, which is not the job's fault, so the claim is released. If the
+            attempt ``raised``, it was the store, and that counts as a crash.
     """
 
     kind: EndingKind
@@ -36,7 +36,7 @@ class Ending(Struct, frozen=True, kw_only=True):
     error: RunError | None = None
     reason: str | None = None
     retry_after: timedelta | None = None
-    hopeless: bool = False
+    permanent: bool = False
     elapsed: timedelta = timedelta(0)
     begun: bool = True
     cut_off: bool = False

@@ -111,11 +111,11 @@ class Gate:
 
 
 def is_against(rule: Rule, verdict: Verdict) -> bool:
-    """Whether this verdict of an upstream skips the occurrence."""
+    """Whether this verdict of an upstream means that the occurrence is skipped."""
     return verdict != "wait" and verdict not in _WELL[rule.when]
 
 
-def gate(
+def decide_gate(
     rules: Sequence[Rule], verdicts: Mapping[str, Sequence[Verdict]], *, waited: timedelta, wait_for: timedelta
 ) -> Gate:
     """Decide whether an occurrence runs.
@@ -129,7 +129,7 @@ def gate(
     waits: list[str] = []
     for rule in rules:
         of_upstream = verdicts[rule.job]
-        bad = next((one for one in of_upstream if is_against(rule, one)), None)
+        bad = next((verdict for verdict in of_upstream if is_against(rule, verdict)), None)
         if bad is not None:
             return Gate("skip", f"{_REASONS[bad]}: {rule.job}")
         if "wait" in of_upstream:
@@ -141,27 +141,31 @@ def gate(
     return Gate("wait", f"for {', '.join(waits)}")
 
 
-def in_order(rules: Mapping[str, Sequence[Rule]]) -> list[str]:
+def order_jobs(rules: Mapping[str, Sequence[Rule]]) -> list[str]:
     """Return all jobs, upstreams first; there must be no cycle among them."""
     # Not recursive: a chain may be longer than Python's recursion limit.
-    return list(TopologicalSorter({job: [rule.job for rule in each] for job, each in rules.items()}).static_order())
+    return list(
+        TopologicalSorter({job: [rule.job for rule in upstreams] for job, upstreams in rules.items()}).static_order()
+    )
 
 
-def without_circles(
+def without_cycles(
     rules: Mapping[str, Sequence[Rule]],
 ) -> tuple[Mapping[str, Sequence[Rule]], tuple[tuple[str, ...], ...]]:
     """Return the rules without those that make cycles, and the cycles.
 
     A single program cannot declare a cycle, but several programs that each declare a part of it can.
     """
-    circles: list[tuple[str, ...]] = []
+    cycles: list[tuple[str, ...]] = []
     while True:
         try:
-            in_order(rules)
+            order_jobs(rules)
         except CycleError as error:
-            circle = error.args[1][1:]  # the first job is repeated at the end; each is the upstream of the next
-            circles.append(tuple(circle))
-            before = dict(zip(circle, (circle[-1], *circle), strict=False))
-            rules = {job: [one for one in each if one.job != before.get(job)] for job, each in rules.items()}
+            cycle = error.args[1][1:]  # the first job is repeated at the end; each is the upstream of the next
+            cycles.append(tuple(cycle))
+            before = dict(zip(cycle, (cycle[-1], *cycle), strict=False))
+            rules = {
+                job: [rule for rule in upstreams if rule.job != before.get(job)] for job, upstreams in rules.items()
+            }
         else:
-            return rules, tuple(circles)
+            return rules, tuple(cycles)

@@ -1,4 +1,4 @@
-"""What lists and pictures show of many occurrences at once: nothing of it may be long."""
+"""Short forms of occurrences, for lists and pictures of many."""
 
 from __future__ import annotations
 

@@ -133,14 +133,14 @@ def check_forgettable(key: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class OccurrenceKey:
     """An occurrence of a job, by its key; for a nominal time the key is made from it."""
 
     key: str
     scheduled_for: datetime | None
 
 
-def name_of(scheduled_for: datetime | None, key: str | None) -> Named:
+def occurrence_key(scheduled_for: datetime | None, key: str | None) -> OccurrenceKey:
     """Return the occurrence with this nominal time or this key.
 
     Raises:
@@ -148,9 +148,9 @@ def name_of(scheduled_for: datetime | None, key: str | None) -> Named:
     """
     if scheduled_for is not None and key is None:
         scheduled_for = as_utc(scheduled_for, what="scheduled_for")
-        return Named(scheduled_key(scheduled_for), scheduled_for)
+        return OccurrenceKey(scheduled_key(scheduled_for), scheduled_for)
     if key is not None and scheduled_for is None:
-        return Named(check_key(key), None)
+        return OccurrenceKey(check_key(key), None)
     raise InvalidOption("acquire: give exactly one of scheduled_for and key")
 
 

@@ -1,4 +1,4 @@
-"""What is parked: it is due never, takes no slot, and goes on when somebody wakes it."""
+"""Parked occurrences: they have no due time, take no slot, and go on when they are woken."""
 
 from __future__ import annotations
 

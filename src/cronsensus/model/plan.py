@@ -16,7 +16,8 @@ class PlannedOccurrence:
         scheduled_for: the nominal time; its text is the key.
         due_at: the nominal time plus jitter; not claimed earlier.
         expires_at: not started by then: missed(late). ``None``: never too late.
-        parked_on: what it waits for from its creation on, until it is woken; then it is due never, and not too late.
+        parked_on: what it waits for, if it is created as parked: then it has no due time and does not expire, until it
+            is woken.
     """
 
     scheduled_for: datetime
@@ -43,7 +44,7 @@ class VerdictRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A step in a job's life: carried out whole, or not at all.
+    """The decisions about a job, which the store carries out in one step, or not at all.
 
     ``watermark_seen``, ``revision``, ``active_seen`` and ``definition`` (where it is given) are what the decision rests
     on. If one of them differs when the plan is carried out, another node was faster and nothing is written. It holds
@@ -67,5 +68,5 @@ class Plan:
 
     @property
     def awake(self) -> tuple[PlannedOccurrence, ...]:
-        """Return those of its occurrences that are not parked."""
-        return tuple(one for one in self.occurrences if one.parked_on is None)
+        """Return the occurrences that are not parked."""
+        return tuple(planned for planned in self.occurrences if planned.parked_on is None)

@@ -1,4 +1,4 @@
-"""The step that takes a job's schedule back, after its store's clock was."""
+"""The step that takes a job's schedule back, after its store's clock was set back."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ REWIND = "rewind"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewind:
-    """A step back in a job's life: carried out whole, or not at all.
+    """A job's watermark is set back, in one step, or not at all.
 
-    ``watermark_seen`` and ``revision`` are what it rests on; a job that is paused is left alone.
+    If ``watermark_seen`` or ``revision`` differ by then, or the job is paused, nothing is written.
 
     Attributes:
-        watermark: the new one, not later than the one that was seen. Above it verdicts are withdrawn on times that did
-            not run, ranges and scheduled occurrences that never began: each is decided when its time comes. Pauses
-            above it are forgotten. What began stays, and with it its key: a time that has one gets no other.
+        watermark: the new one, not later than the one that was seen. Above it, verdict ranges, scheduled occurrences
+            that never started, and pauses are deleted; those times are decided again when they come. Occurrences that
+            started stay, so their times are not run again.
         next_due: the next nominal time after it.
-        eras: all of the job's, oldest first; none begins above the new watermark but the last, and that at the latest
-            where the schedule goes on.
-        cut: ranges that reach across the new watermark, as they end now.
+        eras: all eras of the job, oldest first. Only the last may begin above the new watermark, at the latest where
+            the schedule goes on.
+        cut: verdict ranges across the new watermark, with their new ends.
     """
 
     job: str

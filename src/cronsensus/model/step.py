@@ -32,7 +32,7 @@ class Want:
     Attributes:
         limit: most claims to start at once.
         reserve: most further claims, which wait on this node for a free slot (``Claim.reserved``).
-        nodes: how many nodes share a queue: of its end this node reserves only its share.
+        nodes: how many nodes share a queue; near its end each reserves only its share.
         functions: names of the functions that this node can run.
         lease: the session's lease from a claim on.
         ahead: plans and work that come due within this time count as due; a run starts when it is due, not before.
@@ -48,7 +48,7 @@ class Want:
     oldest: bool = False
 
     def part(self, found: int) -> int:
-        """Return how many of ``found`` to claim: fewer than wanted means the end of a queue, which nodes share."""
+        """Return how many of ``found`` occurrences to claim. If fewer than wanted were found, nodes share the rest."""
         to_reserve = found - max(self.limit, 0)
         if to_reserve <= 0 or to_reserve == self.reserve:
             return found

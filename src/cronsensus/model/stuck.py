@@ -1,4 +1,4 @@
-"""Is a node stuck: is every slot of it held by a run that is far over its time? Pure."""
+"""Decide whether a node is stuck: every slot is held by a run that has exceeded its time. Pure."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from datetime import timedelta
 from cronsensus.model.job import JobSpec
 
 STUCK_AFTER = timedelta(seconds=60)
-"""Over its time for so long, a run is not only slow."""
+"""A run that has exceeded its time by this much counts as stuck, not as slow."""
 
 
 def overrun_of(spec: JobSpec, ran: timedelta) -> timedelta | None:
-    """Return by how much a run is over its time, which may be negative; ``None``: its job has no time.
+    """Return by how much a run has exceeded its time; negative: not yet; ``None``: its job has no limit.
 
-    Its time is the job's ``timeout``, or where there is none its ``slow``.
+    The limit is the job's ``timeout``, or else its ``slow``.
     """
     limit = spec.slow if spec.policies.timeout is None else spec.policies.timeout
     return None if limit is None else ran - limit
 
 
 def is_stuck(slots: int, overruns: Iterable[timedelta | None]) -> bool:
-    """Whether as many runs as a node has slots are over their time for a minute: then it will begin nothing more."""
-    late = sum(one is not None and one >= STUCK_AFTER for one in overruns)
-    return 0 < slots <= late
+    """Whether stuck runs hold all slots of a node, so that it starts nothing more."""
+    stuck = sum(overrun is not None and overrun >= STUCK_AFTER for overrun in overruns)
+    return 0 < slots <= stuck

@@ -41,7 +41,7 @@ class AcceptedEnds:
         self._ends: dict[Key, _AcceptedEnd] = {}
         self._order: deque[tuple[float, Key]] = deque()
         self._text = 0
-        self._over: dict[int, End] = {}
+        self._final_ends: dict[int, End] = {}
 
     def __contains__(self, key: Key) -> bool:
         """Whether the end of this run is still known."""
@@ -59,7 +59,7 @@ class AcceptedEnds:
         accepted = _AcceptedEnd(now, what, _text_length(what))
         self._ends[key] = accepted
         if isinstance(what, End) and isinstance(what.then, Final):
-            self._over[key[0]] = what
+            self._final_ends[key[0]] = what
         self._order.append((now, key))
         self._text += accepted.text
         while self._order and (
@@ -77,7 +77,7 @@ class AcceptedEnds:
 
     def has_ended(self, occurrence: int, session: str) -> bool:
         """Whether the store has accepted a final end of an occurrence from this session."""
-        found = self._over.get(occurrence)
+        found = self._final_ends.get(occurrence)
         return found is not None and found.session == session
 
     def pop_end(self, key: Key) -> End | GiveBack | None:
@@ -86,8 +86,8 @@ class AcceptedEnds:
         if found is None:
             return None
         self._text -= found.text
-        if self._over.get(key[0]) is found.what:
-            del self._over[key[0]]
+        if self._final_ends.get(key[0]) is found.what:
+            del self._final_ends[key[0]]
         return found.what
 
 

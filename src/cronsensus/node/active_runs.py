@@ -4,7 +4,7 @@
 
     start_claim_if_admitted() ──▶ being decided
                                      │
-    start_claim_at() ──▶ ahead ──▶ start_due()
+    start_claim_at() ──▶ waiting ──▶ start_due()
                                      │
     reserve_claims() ──▶ reserved ──▶ a slot is free
                                      │
@@ -39,8 +39,8 @@ from cronsensus.model.stuck import overrun_of
 from cronsensus.node.accepted_ends import AcceptedEnds, Key
 from cronsensus.node.executors.base import Call, Executor
 from cronsensus.node.executors.result import describe_error
-from cronsensus.node.holding import Ahead, Running
-from cronsensus.node.hooks import FREELY, Begin
+from cronsensus.node.holding import Running, Waiting
+from cronsensus.node.hooks import ADMITTED, Admit
 from cronsensus.node.progress import ProgressBuffer
 from cronsensus.node.registered import Registered
 from cronsensus.node.report import Report
@@ -51,7 +51,7 @@ from cronsensus.node.run_log import RunLog
 from cronsensus.node.run_transaction import RunTransaction
 from cronsensus.node.waking import Answer, Waking
 from cronsensus.process.logger import Logger
-from cronsensus.retry import cut_off, settle
+from cronsensus.retry import decide_cut_off, decide_end
 from cronsensus.stores.base import Store
 from cronsensus.timing.clock import Clock
 
@@ -60,7 +60,7 @@ _log = Logger("cronsensus.node")
 PAUSE_OF_A_LOOP = 5.0
 """Seconds for which an event loop may stand still before that is logged: some servers stop it between start and use."""
 _LOST = "lease lost"
-Admitted = tuple[Claim, Begin]
+Admitted = tuple[Claim, Admit]
 """A claim that may start, and what features add to it."""
 
 
@@ -105,7 +105,7 @@ class ActiveRuns:
         self._waking = waking
         self._make_run = make_run
         self._zone = zone
-        self._held: dict[Key, Ahead | Running] = {}
+        self._held: dict[Key, Waiting | Running] = {}
         self._answers: deque[tuple[Claim, Answer]] = deque()
         """The decisions that have arrived about claims."""
         self._ended: deque[tuple[Call, Ending, bool]] = deque()
@@ -144,9 +144,9 @@ class ActiveRuns:
         return sum(_takes_slot(held) for _, held in self._list_held()) + self.given_up
 
     @property
-    def asked_to_reserve(self) -> int:
-        """Return how many claims are being decided that will then wait for a slot."""
-        return sum(isinstance(held, Ahead) and held.claim.reserved for _, held in self._list_held())
+    def undecided_reserves(self) -> int:
+        """Return how many claims will wait for a slot once they are admitted."""
+        return sum(isinstance(held, Waiting) and held.claim.reserved for _, held in self._list_held())
 
     @property
     def given_up(self) -> int:
@@ -257,8 +257,8 @@ class ActiveRuns:
 
         # Waiting claims first: a stopped run's slot passes to one of them at once, which would then be overlooked.
         with self._lock:
-            ahead = [key for key, one in self._held.items() if isinstance(one, Ahead)]
-            unwanted = [(key, reasons[key[0]]) for key in (*self.reserved.list_keys(), *ahead) if is_meant(key)]
+            waiting = [key for key, held_claim in self._held.items() if isinstance(held_claim, Waiting)]
+            unwanted = [(key, reasons[key[0]]) for key in (*self.reserved.list_keys(), *waiting) if is_meant(key)]
         self._unwanted += unwanted
         for key, run in self._list_running():
             if is_meant(key) and not run.call.run.cancelled.is_set():
@@ -270,7 +270,7 @@ class ActiveRuns:
         """Stop everything that ``lease`` protected, which is lost or can no longer be trusted; return how many runs.
 
         Each run that ends wakes the node; this call does not. While the store is away, each failing round calls it, and
-        the next round would begin at once.
+        the next round would start at once.
         """
         runs = [run for _, run in self._list_running() if run.claim.session == lease.session]
         runs = [run for run in runs if not run.call.run.lease_lost.is_set()]
@@ -292,7 +292,7 @@ class ActiveRuns:
     def _stop_run(self, run: Running, reason: str, *, lease_lost: bool = False) -> None:
         self._executors[run.call.registered.executor].stop(run.call, reason, lease_lost=lease_lost)
 
-    def _list_held(self) -> list[tuple[Key, Ahead | Running]]:
+    def _list_held(self) -> list[tuple[Key, Waiting | Running]]:
         with self._lock:
             return list(self._held.items())
 
@@ -316,37 +316,37 @@ class ActiveRuns:
         with self._notice_first_work():
             self.in_doubt = True
 
-    def start_claim(self, claim: Claim, lease: SessionLease, begin: Begin = FREELY) -> None:
+    def start_claim(self, claim: Claim, lease: SessionLease, admit: Admit = ADMITTED) -> None:
         """Start a run; release its claim if no executor here can run it, or if the lease is not trusted."""
         with self._notice_first_work():
-            call = self._call_of(claim, lease, begin)
+            call = self._call_of(claim, lease, admit)
             if call is not None:
                 self._held[claim.id, claim.token] = Running(call, self._clock.monotonic())
                 self._start_call(call)
 
-    def start_claim_at(self, at: float, claim: Claim, lease: SessionLease, begin: Begin = FREELY) -> None:
+    def start_claim_at(self, at: float, claim: Claim, lease: SessionLease, admit: Admit = ADMITTED) -> None:
         """Start a run in the first ``start_due`` that comes at or after ``at`` (monotonic seconds)."""
-        self._hold_claim(Ahead(claim, lease, self._clock.monotonic(), at, begin=begin))
+        self._hold_claim(Waiting(claim, lease, self._clock.monotonic(), at, admit=admit))
 
     def start_claim_if_admitted(self, at: float, claim: Claim, lease: SessionLease) -> None:
         """Start a run once it is admitted, at ``at`` (monotonic seconds), or at once if that has passed."""
-        self._hold_claim(Ahead(claim, lease, self._clock.monotonic(), math.inf, then_at=at))
+        self._hold_claim(Waiting(claim, lease, self._clock.monotonic(), math.inf, then_at=at))
 
-    def _hold_claim(self, ahead: Ahead) -> None:
+    def _hold_claim(self, waiting: Waiting) -> None:
         with self._notice_first_work(), self._lock:
-            self._held[ahead.claim.id, ahead.claim.token] = ahead
+            self._held[waiting.claim.id, waiting.claim.token] = waiting
 
     def _receive_answer(self, claim: Claim, answer: Answer) -> None:
         """Receive the decision about a claim, on the thread that made it."""
         with self._lock:
             held = self._held.get((claim.id, claim.token))
-            if not isinstance(held, Ahead) or held.then_at is None:
+            if not isinstance(held, Waiting) or held.then_at is None:
                 return  # it was withdrawn meanwhile
-            if isinstance(answer, Begin) and not claim.reserved:
-                held.at, held.begin = held.then_at, answer
+            if isinstance(answer, Admit) and not claim.reserved:
+                held.at, held.admit = held.then_at, answer
             held.then_at = None
             self._answers.append((claim, answer))
-        if isinstance(answer, Begin):
+        if isinstance(answer, Admit):
             self.start_meanwhile()
         self._wake()
 
@@ -354,14 +354,14 @@ class ActiveRuns:
         """End or release the claims that were not admitted, and reserve those that now wait for a slot."""
         while self._answers:
             claim, answer = self._answers.popleft()
-            if isinstance(answer, Begin):
+            if isinstance(answer, Admit):
                 self._run_log.log_starts([claim])
                 if not claim.reserved:
                     continue
-            held = self._withdraw_ahead((claim.id, claim.token))
+            held = self._withdraw_waiting((claim.id, claim.token))
             if held is None:
                 continue
-            if isinstance(answer, Begin):
+            if isinstance(answer, Admit):
                 self.reserve_claims([(claim, answer)], held.lease)
             elif answer is None:
                 self.release_claim(claim)
@@ -371,7 +371,7 @@ class ActiveRuns:
     def reserve_claims(self, claims: Sequence[Admitted], lease: SessionLease) -> None:
         """Keep claims until slots are free."""
         with self._notice_first_work():
-            calls = [self._call_of(claim, lease, begin) for claim, begin in claims]
+            calls = [self._call_of(claim, lease, admit) for claim, admit in claims]
             self.reserved.add_calls([call for call in calls if call is not None], lease)
 
     def start_reserved(self, slots: int) -> None:
@@ -410,7 +410,7 @@ class ActiveRuns:
     def _list_due(self) -> list[Key]:
         """Return the claims whose time has come, the earliest first."""
         now = self._clock.monotonic()
-        due = [(held.at, key) for key, held in self._list_held() if isinstance(held, Ahead) and held.at <= now]
+        due = [(held.at, key) for key, held in self._list_held() if isinstance(held, Waiting) and held.at <= now]
         return [key for _, key in sorted(due, key=itemgetter(0))]
 
     def _make_running(self, key: Key, *, only_able: bool = False) -> Call | None:
@@ -419,33 +419,33 @@ class ActiveRuns:
         With ``only_able`` a claim that cannot start here stays as it is.
         """
         with self._lock:
-            ahead = self._held.get(key)
-            if not isinstance(ahead, Ahead) or (only_able and not self._is_able(ahead.claim, ahead.lease)):
+            waiting = self._held.get(key)
+            if not isinstance(waiting, Waiting) or (only_able and not self._is_able(waiting.claim, waiting.lease)):
                 return None
             del self._held[key]
-            call = self._call_of(ahead.claim, ahead.lease, ahead.begin)
+            call = self._call_of(waiting.claim, waiting.lease, waiting.admit)
             if call is not None:
-                self._held[key] = Running(call, ahead.since)
+                self._held[key] = Running(call, waiting.since)
             return call
 
     @property
     def starts_in(self) -> float | None:
         """Return the seconds until ``start_due`` has work; ``None`` if no claim waits for its time."""
-        at = min((held.at for _, held in self._list_held() if isinstance(held, Ahead)), default=math.inf)
+        at = min((held.at for _, held in self._list_held() if isinstance(held, Waiting)), default=math.inf)
         return None if at == math.inf else max(0.0, at - self._clock.monotonic())
 
     def _is_able(self, claim: Claim, lease: SessionLease) -> bool:
         registered = self._registry.get(claim.spec.function)
         return registered is not None and lease.is_trusted and self._executors[registered.executor].is_able
 
-    def _call_of(self, claim: Claim, lease: SessionLease, begin: Begin) -> Call | None:
+    def _call_of(self, claim: Claim, lease: SessionLease, admit: Admit) -> Call | None:
         """Return the call that a claim is for; ``None``: it cannot start here now, and is released."""
         registered = self._registry.get(claim.spec.function)
         if registered is None or not self._is_able(claim, lease):
             self.release_claim(claim)
             return None
-        if begin.perform is not None:
-            registered = begin.perform(registered, claim)
+        if admit.perform is not None:
+            registered = admit.perform(registered, claim)
         run = self._make_run(
             claim,
             namespace=self._store.namespace,
@@ -453,7 +453,7 @@ class ActiveRuns:
             on_line=self.progress_buffer.note_line,
             run_transaction=RunTransaction(self._store, claim, self.progress_buffer, registered.types),
             trusted=lambda: lease.is_trusted,
-            extras=begin.extras,
+            extras=admit.extras,
             zone=claim.spec.zone or self._zone,
         )
         return Call(claim, run, registered)
@@ -533,26 +533,26 @@ class ActiveRuns:
         self._interrupt_run(held, f"{_LOST}: {why}", lease_lost=True)
         return held.claim
 
-    def _withdraw_ahead(self, key: Key) -> Ahead | None:
+    def _withdraw_waiting(self, key: Key) -> Waiting | None:
         """Withdraw a claim that waits for its time; ``None`` if it does not wait."""
         with self._lock:
             held = self._held.get(key)
-            if not isinstance(held, Ahead):
+            if not isinstance(held, Waiting):
                 return None
             del self._held[key]
             return held
 
     def _withdraw_claim(self, key: Key) -> Claim | None:
         """Withdraw and return a claim that waits for its time or a slot; ``None`` if it does not wait."""
-        ahead = self._withdraw_ahead(key)
-        return self.reserved.withdraw_claim(key) if ahead is None else ahead.claim
+        waiting = self._withdraw_waiting(key)
+        return self.reserved.withdraw_claim(key) if waiting is None else waiting.claim
 
     def cut_off_all(self) -> None:
         """Decide what becomes of the runs that are active when the node ends."""
         self.collect_endings()
         self.reserved.stop_starting()
         for key, one in self._list_held():
-            if isinstance(one, Ahead) and self._withdraw_ahead(key) is not None:
+            if isinstance(one, Waiting) and self._withdraw_waiting(key) is not None:
                 self.release_claim(one.claim)
         self.release_waiting()
         for key, run in self._list_running():
@@ -592,7 +592,7 @@ class ActiveRuns:
         call, undone = run.call, ending.cut_off and ending.kind == "raised"
         may_have_committed = call.run.may_have_committed
         if not (lease_lost or undone or (ending.kind == "cancelled" and (ending.cut_off or run.interrupted))):
-            end = settle(call.claim, ending)
+            end = decide_end(call.claim, ending)
             self.report.record_end(call.claim, end, call.run.raised, may_have_committed=may_have_committed)
             return
         may_have_committed = may_have_committed and undone
@@ -605,7 +605,7 @@ class ActiveRuns:
     def _cut_off(self, call: Call, *, crashed: bool, why: str | None = None, may_have_committed: bool = False) -> None:
         """Decide what becomes of a run that its node cuts off."""
         claim, why = call.claim, why or call.run.cancel_reason or "the node stops"
-        end = cut_off(claim, why)
+        end = decide_cut_off(claim, why)
         if end is None:
             # It counts as started: a job that makes its nodes lose their lease would otherwise be retried for ever.
             cut: Cut = "crashed" if crashed else "stopped"
@@ -615,13 +615,13 @@ class ActiveRuns:
             self.report.record_end(claim, end, may_have_committed=may_have_committed)
 
 
-def _takes_slot(held: Ahead | Running) -> bool:
-    return not is_internal(held.claim.job) and not (isinstance(held, Ahead) and held.claim.reserved)
+def _takes_slot(held: Waiting | Running) -> bool:
+    return not is_internal(held.claim.job) and not (isinstance(held, Waiting) and held.claim.reserved)
 
 
-def _is_open_ended(held: Ahead | Running) -> bool:
+def _is_open_ended(held: Waiting | Running) -> bool:
     """Whether a run here may have ended in the store already, or belong to another session by now."""
-    if isinstance(held, Ahead):
+    if isinstance(held, Waiting):
         return False
     return held.call.run.lease_lost.is_set() or held.call.run.may_have_committed
 

@@ -1,4 +1,4 @@
-"""How long does a node wait after failures? Pure, and differently long for each node."""
+"""How long a node waits after failures: exponential backoff with jitter. Pure."""
 
 from __future__ import annotations
 

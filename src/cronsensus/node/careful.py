@@ -3,8 +3,7 @@
 A plan that makes the store fail must not stop the others. So after a failed step the next one has half as many plans,
 and if a plan fails alone, its job is set aside for a while. If the reason is temporary, such as a lock or an outage,
 the job only comes after the others, so that nothing is late after an outage. After a step with results failed, results
-go
-alone: a plan that fails each time keeps no result from the store.
+are sent alone, so that a plan that always fails does not keep them from the store.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Careful(NamedTuple):
     Attributes:
         results_alone: the next step has results and nothing else.
         most: how many plans go into a step.
-        set_aside: jobs that are left alone: id, revision, and until when (monotonic seconds).
+        set_aside: jobs that are not planned for a while: id, revision, and until when (monotonic seconds).
         behind: ids of jobs that come after the others.
     """
 

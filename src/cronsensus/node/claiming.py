@@ -2,7 +2,7 @@
 
 A claim is not idempotent, because the store cannot know which answers arrived. But the store knows what a session
 holds: after a lost answer, the node reads that, and reads it again if a look shows that the claim was carried out
-    later.
+later.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step, Want
 from cronsensus.node.accepted_ends import Key
 from cronsensus.node.active_runs import ActiveRuns, Admitted
-from cronsensus.node.hooks import Begin
+from cronsensus.node.hooks import Admit
 from cronsensus.node.lead_time import ClockSample
 from cronsensus.node.registered import Registered
 from cronsensus.node.run_log import RunLog
@@ -147,7 +147,7 @@ class Claiming:
         for claim in undecided:
             self._active_runs.start_claim_if_admitted(self._start_time(claim, claimed_by, sample), claim, lease)
         if undecided:
-            self._waking.ask_about_claims(undecided, claims)
+            self._waking.queue_claims(undecided, claims)
 
     def _admit_claims(self, claims: Sequence[Claim], lease: SessionLease) -> tuple[list[Admitted], list[Claim]]:
         """Return the claims that may start, and those that the store has to decide; end those that may not start."""
@@ -156,8 +156,8 @@ class Claiming:
         for claim in claims:
             self._note_if_forgotten(claim, lease)
             match self._waking.decide_claim(claim):
-                case Begin() as begin:
-                    admitted.append((claim, begin))
+                case Admit() as admit:
+                    admitted.append((claim, admit))
                 case None:
                     undecided.append(claim)
                 case then:
@@ -167,14 +167,14 @@ class Claiming:
     def _start_admitted(
         self, admitted: Sequence[Admitted], lease: SessionLease, claimed_by: float, sample: ClockSample | None
     ) -> None:
-        for claim, begin in admitted:
+        for claim, admit in admitted:
             if claim.reserved:
                 continue
             if claim.due_at <= claim.claimed_at:
-                self._active_runs.start_claim(claim, lease, begin)
+                self._active_runs.start_claim(claim, lease, admit)
             else:
-                self._active_runs.start_claim_at(self._start_time(claim, claimed_by, sample), claim, lease, begin)
-        if reserved := [(claim, begin) for claim, begin in admitted if claim.reserved]:
+                self._active_runs.start_claim_at(self._start_time(claim, claimed_by, sample), claim, lease, admit)
+        if reserved := [(claim, admit) for claim, admit in admitted if claim.reserved]:
             self._active_runs.reserve_claims(reserved, lease)
         if admitted:
             # Last: a logging handler may take its time.
@@ -209,7 +209,7 @@ class Claiming:
         """Start the claims of a step whose answer never came."""
         # A run that ended here and is still running in the store is no lost answer: see ``reconciling``.
         known = self._active_runs.list_open_claims() | self._active_runs.accepted_ends.keys()
-        for claim in unheard_of(self._store, lease.session, known):
+        for claim in read_unknown_claims(self._store, lease.session, known):
             _log.info("occurrence %d of %r was claimed, but the answer was lost: it runs here", claim.id, claim.job)
             self._start_adopted(claim, lease)
         self._active_runs.in_doubt = False
@@ -220,7 +220,7 @@ class Claiming:
         Either the answer to a claim was lost, or the store lost the end of the run, which it had accepted. If no answer
         was lost, the run has taken place already, and an at-most-once job must not run again.
         """
-        for claim in unheard_of(self._store, lease.session, self._active_runs.list_open_claims()):
+        for claim in read_unknown_claims(self._store, lease.session, self._active_runs.list_open_claims()):
             if (claim.id, claim.token) not in keys:
                 continue
             if claim.spec.policies.on_crash == "fail" and not self._answers_lost:
@@ -238,19 +238,19 @@ class Claiming:
         sample = ClockSample(self._store.now(), self._clock.monotonic())
         if undecided:
             self._active_runs.start_claim_if_admitted(sample.time_of(claim.due_at), claim, lease)
-            self._waking.ask_about_claims(undecided, ())
+            self._waking.queue_claims(undecided, ())
             return
-        [(_, begin)] = admitted
+        [(_, admit)] = admitted
         if claim.reserved:
             self._active_runs.reserve_claims(admitted, lease)
         elif claim.due_at <= sample.now:
-            self._active_runs.start_claim(claim, lease, begin)
+            self._active_runs.start_claim(claim, lease, admit)
         else:
-            self._active_runs.start_claim_at(sample.time_of(claim.due_at), claim, lease, begin)
+            self._active_runs.start_claim_at(sample.time_of(claim.due_at), claim, lease, admit)
         self._run_log.log_starts([claim])
 
 
-def unheard_of(store: Store, session: str, known: Collection[tuple[int, int]]) -> Iterator[Claim]:
+def read_unknown_claims(store: Store, session: str, known: Collection[tuple[int, int]]) -> Iterator[Claim]:
     """Yield the claims of ``session`` whose (occurrence, token) this node does not know."""
     mine = OccurrenceFilter(states=(State.RUNNING,), session=session)
     page: list[Occurrence] = []

@@ -54,8 +54,8 @@ LOOK_AFTER_WORK = 0.02
 thread of this node's own run has started, so neither collides with the look."""
 LOOKS_APART = 0.1
 """Least seconds between two looks for notifications."""
-LATE_LOOK_SECONDS = (0.05, 0.1)
-"""Least and most seconds between a notification and the look of a late node: nodes in front go first."""
+DEFERRED_LOOK_SECONDS = (0.05, 0.1)
+"""Least and most seconds between a notification and the look of a node that defers to those in front."""
 AFTER_A_LOST_RACE = 0.01
 """Seconds until a node looks again at a job that another node fired; doubles with each round in a row that brings no
 work."""
@@ -107,10 +107,10 @@ def _lead_seconds(memory: Memory) -> timedelta:
 
 def _look_when_woken(memory: Memory, facts: Facts, now: float) -> float:
     """Return when to look, given what woke this node."""
-    if memory.late and (facts.asked or facts.notified):
-        least, most = LATE_LOOK_SECONDS
+    if memory.defers and (facts.woken or facts.notified):
+        least, most = DEFERRED_LOOK_SECONDS
         return now + least + random_share(f"{facts.session} {now:.3f}") * (most - least)
-    if facts.asked:
+    if facts.woken:
         return now
     return max(now + LOOK_AFTER_WORK, memory.looked_at + LOOKS_APART) if facts.notified else memory.look_at
 
@@ -118,12 +118,12 @@ def _look_when_woken(memory: Memory, facts: Facts, now: float) -> float:
 def _claim_count(memory: Memory, facts: Facts) -> int:
     """Return how many runs to claim without a look.
 
-    A notification usually means work. A hungry node claims the next run whenever a slot becomes free.
+    A notification usually means work. With a backlog, a node claims the next run whenever a slot becomes free.
     """
     if facts.in_doubt or facts.draining or facts.lost or memory.careful.results_alone:
         return 0
-    reacts = facts.notified and not memory.late
-    takes_next = memory.hungry and (facts.unsettled or memory.herd.partition is not None)
+    reacts = facts.notified and not memory.defers
+    takes_next = memory.backlog and (facts.unsettled or memory.herd.partition is not None)
     return facts.free_slots if reacts or takes_next else 0
 
 
@@ -134,16 +134,16 @@ def note_work(memory: Memory, facts: Facts, now: float, *, want: int, claimed: i
         memory: as it was before.
         facts: as they are now.
         now: monotonic seconds.
-        want: how many runs were asked for, beside those to reserve.
+        want: how many runs it asked for, without those to reserve.
         claimed: how many were claimed.
         again: whether an occurrence that this step reported is pending again, sooner than any look has shown.
     """
-    exhausted = memory.hungry and claimed < want
+    exhausted = memory.backlog and claimed < want
     return replace(
         memory,
         # With notifications of new work, the end of a run changes only this node's free slots, so it needs no look.
         look_at=min(memory.look_at, now) if again or exhausted or not facts.hears_notifications else memory.look_at,
-        hungry=claimed >= want if want else memory.hungry or claimed > 0,
+        backlog=claimed >= want if want else memory.backlog or claimed > 0,
         careful=memory.careful._replace(results_alone=False),
         pace=None if memory.pace is None else memory.pace._replace(worked_at=now),
     )
@@ -184,7 +184,7 @@ def plan_firing(memory: Memory, view: View, facts: Facts, now: float) -> Firing:
     if memory.herd.begins_herd(view):
         return Firing(want=facts.free_slots if view.backlog else 0)
     ready = [job for job in view.jobs if _turn_to_fire(memory, view, facts, job, SLACK) <= view.now]
-    selected, left = memory.careful.choose_jobs(ready, now)
+    selected, more_due = memory.careful.choose_jobs(ready, now)
     plans, not_planned = plans_of(selected, view.now)
     planned = sum(len(plan.awake) for plan in plans)
     soon = any(job.due_at is not None and job.due_at > view.now for job in selected)
@@ -194,7 +194,7 @@ def plan_firing(memory: Memory, view: View, facts: Facts, now: float) -> Firing:
         want=_fair_part(planned, view, facts.free_slots) if planned or view.backlog else 0,
         internal=facts.internal and not facts.free_slots and waits,
         ahead=_lead_seconds(memory) if soon else NO_DELAY,
-        left=left,
+        more_due=more_due,
         not_planned=not_planned,
     )
 
@@ -259,7 +259,7 @@ def set_alarm(
     memory = replace(
         memory,
         herd=herd,
-        hungry=view.backlog or fired.created > fired.claimed,
+        backlog=view.backlog or fired.created > fired.claimed,
         misses=memory.misses + 1 if (fired.lost or view.backlog) and not (fired.won or fired.claimed) else 0,
         careful=memory.careful.after_answer(firing.plans) if firing.plans else memory.careful,
         lead=memory.lead.measured_after(memory.look_took + took) if firing.ahead > NO_DELAY else memory.lead,
@@ -268,10 +268,10 @@ def set_alarm(
     # If a store could not answer from a single moment, its answer has a next due time in the past.
     due = [view.next_job, *(plan.next_due for plan in fired.won)]
     is_due = any(at is not None and at <= view.now for at in due)
-    if again or herd_goes_on or is_due or firing.left:
+    if again or herd_goes_on or is_due or firing.more_due:
         return replace(memory, look_at=now)
     waits, coming = _seconds_to_turns(memory, view, facts, fired)
-    memory = replace(memory, late=facts.hears_notifications and not is_in_front(facts.session, view.sessions, coming))
+    memory = replace(memory, defers=facts.hears_notifications and not is_in_front(facts.session, view.sessions, coming))
     waits += _seconds_to_other_reasons(memory, view, facts, now, lost=fired.lost > 0)
     return replace(memory, look_at=memory.looked_at + min(waits))
 
@@ -319,9 +319,9 @@ def _seconds_to_other_reasons(memory: Memory, view: View, facts: Facts, now: flo
         waits.append(AFTER_A_LOST_RACE * 2.0 ** min(max(0, memory.misses - 1), MOST_DOUBLINGS))
     others = [holder for holder in view.holders if holder.id != facts.session]
     for holder in others:
-        # Nodes in front watch the lease of another node's runs; a late node only looks after its end.
+        # Nodes in front watch the lease of another node's runs; a node that defers only looks after its end.
         lease_left = holder.expires_in.total_seconds()
-        if memory.late:
+        if memory.defers:
             waits.append(max(0.0, lease_left) + facts.watch_seconds)
         else:
             waits.append(min(_seconds_between_looks(memory, facts), lease_left))

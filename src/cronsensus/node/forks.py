@@ -74,11 +74,11 @@ class Stepwise:
         # A generator that types.coroutine made is awaitable without having the method.
         steps: Any = awaited.__await__() if hasattr(awaited, "__await__") else awaited
         step = steps.__next__
-        given: tuple[Any, ...] = ()
+        arguments: tuple[Any, ...] = ()
         while True:
             leave_if_forked(process)
             try:
-                wanted = step(*given)
+                wanted = step(*arguments)
             except StopIteration as end:
                 leave_if_forked(process)
                 return end.value
@@ -95,9 +95,9 @@ class Stepwise:
             except BaseException as error:
                 if (throw := getattr(steps, "throw", None)) is None:
                     raise
-                step, given = throw, (error,)
+                step, arguments = throw, (error,)
             else:
-                step, given = (steps.__next__, ()) if sent is None else (steps.send, (sent,))
+                step, arguments = (steps.__next__, ()) if sent is None else (steps.send, (sent,))
 
 
 def own_selector() -> selectors.BaseSelector:

@@ -1,7 +1,7 @@
-"""How nodes share out more due jobs than a look returns (a herd). Pure.
+"""How nodes share a herd: more due jobs than one look returns. Pure.
 
 A strategy beside ``decide`` that concerns only a node's looks. Each node looks at its own partition of the jobs, so
-that no two plan the same job in vain. It fires no more than it can start, and claims before it fires more: occurrences
+that no two nodes plan the same job. It fires no more than it can start, and claims before it fires more: occurrences
 start in the order of due times, and jobs that come due after the herd must not wait for all of it. A node that has
 finished its partition looks at everything and helps, so the partition of a dead node is not lost.
 """

@@ -1,10 +1,10 @@
-"""The states of a claim on its node: a record for each claim.
+"""The states of a claim on its node; each state is a class.
 
 ::
 
-    Ahead ──▶ Running ──▶ Over ┐
-      │          │             ├──▶ the store has it
-      └──────────┴─────▶ Back ─┘
+    Waiting ──▶ Running ──▶ Ended ─────┐
+      │            │                   ├──▶ the store has it
+      └────────────┴──────▶ Released ──┘
 
 ``ActiveRuns`` has the claims that wait or run, ``Report`` those whose end the store has yet to accept.
 """
@@ -19,19 +19,19 @@ from cronsensus.model.ends import End
 from cronsensus.model.occurrence import Claim
 from cronsensus.model.step import GiveBack
 from cronsensus.node.executors.base import Call
-from cronsensus.node.hooks import FREELY, Begin
+from cronsensus.node.hooks import ADMITTED, Admit
 from cronsensus.node.waking import WakeTrigger
 
 
 @dataclass(slots=True)
-class Ahead:
+class Waiting:
     """A claim that has not started.
 
     Attributes:
         since: when this node received it, in monotonic seconds.
         at: when it starts, in monotonic seconds; infinite while its admission is being decided.
         then_at: when it starts if it is admitted; ``None``: its admission is decided.
-        begin: what features add to the run.
+        admit: what features add to the run.
     """
 
     claim: Claim
@@ -39,7 +39,7 @@ class Ahead:
     since: float
     at: float
     then_at: float | None = None
-    begin: Begin = FREELY
+    admit: Admit = ADMITTED
 
 
 @dataclass(slots=True)
@@ -57,12 +57,12 @@ class Running:
 
 
 @dataclass(slots=True)
-class Over:
+class Ended:
     """A claim whose end the store has yet to accept.
 
     Attributes:
-        triggers: what wakers check then, because others may go on.
-        committing: the claim, if a transaction of the run's own may have written its end already.
+        triggers: what wakers check then, because parked occurrences may go on.
+        committing: the claim, if the run's own transaction may have recorded its end already.
     """
 
     end: End
@@ -71,14 +71,14 @@ class Over:
 
 
 @dataclass(slots=True)
-class Back:
+class Released:
     """A claim that is released as soon as the store accepts that.
 
     Attributes:
-        may_have_committed: a transaction of the run's own may have written its end already.
-        may_be_back: it was sent, and the answer was lost.
+        may_have_committed: the run's own transaction may have recorded its end already.
+        may_be_accepted: the release was sent, and the answer was lost, so the store may have it already.
     """
 
     give_back: GiveBack
     may_have_committed: bool = False
-    may_be_back: bool = False
+    may_be_accepted: bool = False

@@ -2,7 +2,7 @@
 
 ::
 
-    a claim ─────────────────▶ Admission.decide_claim ──▶ Begin, or the end that it gets instead
+    a claim ─────────────────▶ Admission.decide_claim ──▶ Admit, or the end that it gets instead
                                     │  only the store can decide
                                     └──▶ Admission.admit_claims, on the thread of waking.py
     an end, accepted ────────▶ Waker.trigger_of_end   ┐
@@ -49,7 +49,7 @@ class InContext:
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
+class Admit:
     """A claim may start.
 
     Attributes:
@@ -60,12 +60,12 @@ class Begin:
     extras: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
     perform: Callable[[Registered, Claim], Registered] | None = None
 
-    def combine_with(self, other: Begin) -> Begin:
+    def combine_with(self, other: Admit) -> Admit:
         """Return the combination of two features; if both replace the function, the first one's is called."""
-        return Begin({**self.extras, **other.extras}, self.perform or other.perform)
+        return Admit({**self.extras, **other.extras}, self.perform or other.perform)
 
 
-FREELY = Begin()
+ADMITTED = Admit()
 """For a claim that no feature concerns."""
 
 
@@ -76,13 +76,13 @@ class Admission:
         """Whether the feature takes part in deciding a claim."""
         return False
 
-    def decide_claim(self, claim: Claim) -> Begin | Then | None:  # noqa: ARG002
+    def decide_claim(self, claim: Claim) -> Admit | Then | None:  # noqa: ARG002
         """Decide from what is known here; ``None`` if the store has to be read. Safe from any thread."""
         return None
 
     def admit_claims(
         self, store: Store, claims: Sequence[Claim], company: Collection[Claim]
-    ) -> Mapping[int, Begin | Then]:
+    ) -> Mapping[int, Admit | Then]:
         """Decide by reading the store, on the thread of ``waking.py``; by id of the occurrence.
 
         A claim that is left out is released, and claimed anew. The claims take slots until they are decided.

@@ -223,7 +223,7 @@ class Node:
 
     def wake(self) -> None:
         """Look at the store now."""
-        self.round.asked = True
+        self.round.woken = True
         self._wake_event.set()
 
     def drain(self) -> None:

@@ -1,7 +1,7 @@
 """Measure how many runs end on this node per second, to decide how many claims it reserves. Pure.
 
-A free slot waits for a step of the store, which takes longer than many a run. So in a long queue a node claims more
-than its slots hold: as many as start within ``RESERVED_FOR`` at its own pace. A later occurrence with a higher priority
+A claim takes a round trip to the store, often longer than a short run. So in a long queue a node claims more runs than
+it has free slots: as many as start within ``RESERVED_FOR`` at its own pace. A later occurrence with a higher priority
 waits no longer than that for a slot; neither does a run that another node could start at once.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 RESERVED_FOR = 0.1
-"""A reserved claim starts within so many seconds, at the pace of the last runs."""
+"""Seconds within which a reserved claim is expected to start, at the pace of the last runs."""
 STALLED = 2 * RESERVED_FOR
 """Seconds after which a reserved claim that has not started is released."""
 MOST_RESERVED_CLAIMS = 400

@@ -61,7 +61,7 @@ class Reconciling:
         claiming: Claiming,
         *,
         wake: Callable[[], None],
-        ask: Callable[[], None],
+        request_renewal: Callable[[], None],
     ) -> None:
         """Compare the claims of ``active_runs``.
 
@@ -70,16 +70,16 @@ class Reconciling:
             active_runs: the node's claims.
             claiming: starts adopted claims.
             wake: starts a round of the node.
-            ask: requests a renewal of the session as soon as possible.
+            request_renewal: requests a renewal of the session as soon as possible.
         """
         self._clock = clock
         self._active_runs = active_runs
         self._claiming = claiming
         self._wake = wake
-        self._ask = ask
+        self._request_renewal = request_renewal
         self._news: _News | None = None
         self._suspects: frozenset[Key] = frozenset()
-        self._set_right: dict[Key, float] = {}
+        self._corrected: dict[Key, float] = {}
         self._judged_at = -1e9
         self._asked_for_at = -1e9
         self.on_forgotten: Callable[..., None] = lambda *_, **__: None
@@ -109,34 +109,34 @@ class Reconciling:
         if (least <= shown <= most and lives) or now - self._asked_for_at < ASKED_FOR_EVERY:
             return
         self._asked_for_at = now
-        self._ask()
+        self._request_renewal()
 
     def correct_differences(self, lease: SessionLease) -> None:
         """Correct differences that two renewals in a row have shown; called while no call of this node is under way."""
         news, self._news = self._news, None
         if news is None or news.session != lease.session or lease.is_lost:
             return
-        strange, missing = self._find_unknown(news), self._find_missing(news)
+        unknown, missing = self._find_unknown(news), self._find_missing(news)
         again = self._suspects if news.asked_at > self._judged_at else frozenset()
         self._judged_at = self._clock.monotonic()
-        self._suspects = frozenset(strange | missing)
+        self._suspects = frozenset(unknown | missing)
         for key in sorted(missing & again):
             self._stop_run(key)
-        if strange & again:
-            self._adopt_runs(lease, strange & again)
+        if unknown & again:
+            self._adopt_runs(lease, unknown & again)
         now = self._clock.monotonic()
-        self._set_right = {key: at for key, at in self._set_right.items() if now - at < SETTLE_TIME}
-        self._set_right.update(dict.fromkeys(self._suspects & again, now))
+        self._corrected = {key: at for key, at in self._corrected.items() if now - at < SETTLE_TIME}
+        self._corrected.update(dict.fromkeys(self._suspects & again, now))
         self._suspects -= again
         if self._suspects:
-            self._ask()
+            self._request_renewal()
 
     # --- what differs ------------------------------------------------------------------------------------------------
 
     def _find_unknown(self, news: _News) -> set[Key]:
         """Return the runs that the store lists and that are unknown here."""
         accepted = self._active_runs.accepted_ends
-        unknown = news.held - self._active_runs.list_open_claims() - self._set_right.keys()
+        unknown = news.held - self._active_runs.list_open_claims() - self._corrected.keys()
         # A run whose end was recorded while the renewal was on its way may still be in its list.
         return {key for key in unknown if (at := accepted.accepted_at(key)) is None or at < news.asked_at}
 
@@ -158,12 +158,12 @@ class Reconciling:
             )
 
     def _adopt_runs(self, lease: SessionLease, keys: set[Key]) -> None:
-        unheard_of = set()
+        not_known = set()
         for key in sorted(keys):
             if self._active_runs.send_again(key):
                 self.on_forgotten(f"it does not know how occurrence {key[0]} ended")
                 _log.warning("the store forgot how occurrence %d ended (token %d): its end is sent again", *key)
             else:
-                unheard_of.add(key)
-        if unheard_of:
-            self._claiming.adopt_runs(lease, unheard_of)
+                not_known.add(key)
+        if not_known:
+            self._claiming.adopt_runs(lease, not_known)

@@ -23,7 +23,7 @@ from cronsensus.membership.lease import SessionLease
 from cronsensus.model.occurrence import Claim, Note
 from cronsensus.node.accepted_ends import Key
 from cronsensus.node.executors.base import Call
-from cronsensus.node.holding import Ahead, Running
+from cronsensus.node.holding import Running, Waiting
 from cronsensus.node.progress import EVERY
 from cronsensus.timing.clock import Clock
 
@@ -43,14 +43,14 @@ class Reserved:
         unrecorded_starts: the start times of runs that the store does not know to have started.
     """
 
-    def __init__(self, clock: Clock, held: MutableMapping[Key, Ahead | Running]) -> None:
+    def __init__(self, clock: Clock, held: MutableMapping[Key, Waiting | Running]) -> None:
         """Start empty; claims that start move into ``held``."""
         self._clock = clock
         self._held = held
         self._waiting: deque[_Waiting] = deque()
         self._half = 0
         self._closed = False
-        self._beginning: set[int] = set()
+        self._starting_threads: set[int] = set()
         """Threads that are starting a call: if that fails, the call ends on the same thread."""
         self.lock = threading.Lock()
         self.unrecorded_starts: dict[Key, float] = {}
@@ -102,7 +102,7 @@ class Reserved:
     def start_first(self, start: Callable[[Call], None]) -> Call | None:
         """Start the first call; ``None`` if there is none, or its lease is not trusted."""
         thread = threading.get_ident()
-        if thread in self._beginning:
+        if thread in self._starting_threads:
             return None
         with self.lock:
             if self._closed or not self._waiting or not self._waiting[0].lease.is_trusted:
@@ -110,11 +110,11 @@ class Reserved:
             key, since, call, _ = self._waiting.popleft()
             self._held[key] = Running(call, since)
             self.unrecorded_starts[key] = self._clock.monotonic()
-        self._beginning.add(thread)
+        self._starting_threads.add(thread)
         try:
             start(call)
         finally:
-            self._beginning.discard(thread)
+            self._starting_threads.discard(thread)
         return call
 
     def withdraw_claim(self, key: Key) -> Claim | None:

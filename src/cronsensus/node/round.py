@@ -91,7 +91,7 @@ class Round:
         reconciling: receives from each renewal which runs the store lists for this node.
         draining: whether it takes nothing new.
         notified: whether a notification came since the last round began; set by the listener.
-        asked: whether something else happened since the last look that a look may show; set by whatever wakes the node,
+        woken: whether something else that a look may show happened since the last look; set by whatever wakes the node,
             except the listener and its runs.
     """
 
@@ -145,7 +145,7 @@ class Round:
         self._evidence = evidence
         self._after = after
         self.stats = NodeStats()
-        self.draining = self.notified = self.asked = False
+        self.draining = self.notified = self.woken = False
         self._asleep_until, self._planned = NEVER, 0.0
         self._run_log = RunLog(self.stats)
         self._run_events = RunEvents(bus or Bus(clock), settings.name)
@@ -161,7 +161,7 @@ class Round:
         )
 
         def wake_to_look() -> None:
-            self.asked = True
+            self.woken = True
             wake()
 
         def wake_to_claim() -> None:
@@ -185,7 +185,9 @@ class Round:
         self._claiming = Claiming(
             store, clock, settings, self.active_runs, registry=registry, run_log=self._run_log, waking=self.waking
         )
-        self.reconciling = Reconciling(clock, self.active_runs, self._claiming, wake=wake_to_look, ask=request_renewal)
+        self.reconciling = Reconciling(
+            clock, self.active_runs, self._claiming, wake=wake_to_look, request_renewal=request_renewal
+        )
         self.store_watch = StoreWatch(settings.name, stop=settings.stop_on_store_loss, wake=wake_to_look)
         self.reconciling.on_forgotten = self._claiming.on_forgotten = self.store_watch.note_sign_of_loss
         now = clock.monotonic()
@@ -359,7 +361,7 @@ class Round:
     def _read_view(self, lease: SessionLease, look: Look) -> tuple[View, ClockSample]:
         """Look, and process what concerns the claims of this node."""
         asked = lease.note_request()
-        self.asked = False
+        self.woken = False
         view = self._store.look(limit=look.limit, partition=look.partition, ahead=look.ahead)
         received_at = self._clock.monotonic()
         before, self._memory = self._memory, decide.note_look(self._memory, view, asked.at, received_at)
@@ -444,7 +446,7 @@ class Round:
         self, lease: SessionLease, gone: frozenset[str] = frozenset(), *, notified: bool = False
     ) -> Facts:
         active_runs, trusted = self.active_runs, lease.is_trusted
-        reserved, asked = active_runs.reserved, active_runs.asked_to_reserve
+        reserved, undecided = active_runs.reserved, active_runs.undecided_reserves
         return Facts(
             session=lease.session,
             free_slots=self._claiming.free_slots if trusted and self._claiming.list_functions() else 0,
@@ -453,10 +455,13 @@ class Round:
             draining=self.draining,
             unsettled=active_runs.has_unsent_ends,
             queue=Queue(
-                len(reserved) + asked, reserved.is_half_empty and not asked, reserved.waits_for, active_runs.ends
+                len(reserved) + undecided,
+                reserved.is_half_empty and not undecided,
+                reserved.waits_for,
+                active_runs.ends,
             ),
             notified=notified,
-            asked=self.asked,
+            woken=self.woken,
             progress_in=active_runs.progress_in,
             given_up=active_runs.given_up > 0,
             trusted=trusted,
@@ -491,7 +496,7 @@ class Round:
         self._claiming.reset_doubt()
         self.reconciling.reset_doubt()
         # The old session's memory of jobs is dropped: the store may be a new one.
-        self._memory = replace(self._memory, look_at=NEVER, late=False, careful=Careful(), herd=Herd())
+        self._memory = replace(self._memory, look_at=NEVER, defers=False, careful=Careful(), herd=Herd())
         self.stats.sessions += 1
         self._on_session(lease)
         self._know_store(lease)
@@ -532,7 +537,7 @@ class Round:
 
     def _note_trouble(self, error: StoreError) -> float:
         self.stats.store_errors += 1
-        self.asked = True
+        self.woken = True
         self.store_watch.note_trouble(error)
         now, why = self._clock.monotonic(), str(error)
         if self._troubles == 0:

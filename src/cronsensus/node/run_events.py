@@ -38,20 +38,20 @@ class RunEvents:
         if is_internal(claim.job):
             return
         self.remember_claim(claim)
-        if self._bus.wanted(RunStarted):
+        if self._bus.has_subscribers(RunStarted):
             self._bus.emit(RunStarted(**self._details_of(claim)))
 
     def remember_claim(self, claim: Claim) -> None:
         """Remember the claim of an end that is sent to the store."""
         if is_internal(claim.job):
             return
-        if self._bus.wanted(RunEnded):
+        if self._bus.has_subscribers(RunEnded):
             self._begun[claim.id, claim.token] = claim
 
     def publish_end(self, answer: Settled, ended: End) -> None:
         """Publish how a run ended, now that the store has answered."""
         claim = self._begun.pop((answer.id, answer.token), None)
-        if claim is None or not self._bus.wanted(RunEnded):
+        if claim is None or not self._bus.has_subscribers(RunEnded):
             return
         # It may have ended otherwise than it said: committed by a transaction of its own.
         as_said = answer.state is ended.state
@@ -69,14 +69,14 @@ class RunEvents:
     def publish_release(self, back: GiveBack, *, accepted: bool) -> None:
         """Publish that a run was cut off and released, now that the store has answered."""
         claim = self._begun.pop((back.claim.id, back.claim.token), None)
-        if claim is None or not self._bus.wanted(RunEnded):
+        if claim is None or not self._bus.has_subscribers(RunEnded):
             return
         end: RunEnd = "crashed" if back.cut == "crashed" else "released"
         self._emit_end(claim, end if accepted else "refused")
 
     def publish_takeovers(self, takeovers: Sequence[Takeover], names: Mapping[str, str]) -> None:
         """Publish whose runs this node took over from dead sessions; ``names`` are those of nodes, by session."""
-        if not self._bus.wanted(TakenOver):
+        if not self._bus.has_subscribers(TakenOver):
             return
         in_order = sorted(takeovers, key=lambda one: (one.session, one.id))
         for session, runs in groupby(in_order, key=lambda one: one.session):
@@ -84,7 +84,7 @@ class RunEvents:
 
     def publish_plans(self, plans: Sequence[Plan]) -> None:
         """Publish the plans that the store accepted."""
-        if not self._bus.wanted(PlanCarriedOut):
+        if not self._bus.has_subscribers(PlanCarriedOut):
             return
         for plan in plans:
             created = tuple(one.scheduled_for for one in plan.occurrences)
@@ -92,7 +92,7 @@ class RunEvents:
 
     def publish_loss(self, session: str, held: Sequence[int]) -> None:
         """Publish that the session is lost, and with it the claims of these occurrences."""
-        if self._bus.wanted(SessionLost):
+        if self._bus.has_subscribers(SessionLost):
             self._bus.emit(SessionLost(node=self._node, session=session, runs=tuple(sorted(held))))
 
     def _emit_end(self, claim: Claim, end: RunEnd | Literal["refused"], **more: Any) -> None:

@@ -1,4 +1,4 @@
-"""The inputs and outputs of a node's decisions: memory, facts, and what to do next. Values only."""
+"""The inputs and outputs of ``decide``: facts, memory, and the next action. Values only."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ class Facts:
     Attributes:
         session: of this node.
         free_slots: how many runs it may claim now; 0 if its lease is not trusted.
-        internal: it may claim runs of internal jobs, which take no slot.
+        internal: this node may claim runs of internal jobs, which take no slot.
         in_doubt: the answer to a claim was lost, so the session may hold runs that are not known here.
         draining: the node takes nothing new.
         unsettled: results or released claims wait to be reported.
-        queue: the reserved claims, which wait here for a free slot.
+        queue: the reserved claims, which wait on this node for a free slot.
         notified: a notification came since the last round.
-        asked: the node was woken to look, for another reason than a notification or the end of a run.
-        progress_in: seconds until progress and log lines are to be written; ``None``: there are none.
-        given_up: attempts that count as ended still take their slots; they report nothing when they return.
+        woken: the node was woken to look, for another reason than a notification or the end of a run.
+        progress_in: seconds until progress and log lines are written to the store; ``None``: there are none.
+        given_up: attempts that did not stop in time still take their slots. They count as ended, and what they return
+            is ignored.
         trusted: the lease is trusted.
         lost: the session is lost.
         hears_notifications: the store's notifications reach this node.
@@ -53,7 +54,7 @@ class Facts:
     unsettled: bool = False
     queue: Queue = field(default_factory=Queue)
     notified: bool = False
-    asked: bool = False
+    woken: bool = False
     progress_in: float | None = None
     given_up: bool = False
     trusted: bool = True
@@ -67,23 +68,23 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What rounds remember. Times are monotonic seconds.
+    """What a node remembers from one round to the next. Times are monotonic seconds.
 
     Attributes:
         looked_at, look_took: when the node last looked at the store, and how long that took.
-        look_at: the alarm: when to look next.
+        look_at: the alarm: when to look next, unless something wakes the node before.
         sample: the store's clock at ``looked_at``; ``None`` before the first look.
-        lead: how long before its due time a job is decided.
+        lead: how long before its due time a job is planned.
         nodes: how many nodes are alive.
-        hungry: more waits than the node could claim, so the end of each run claims.
-        late: not among the nodes in front: for a moment, notifications are left to those.
-        misses: rounds in a row in which there was work, but none for this node.
-        careful: which steps failed lately.
-        herd: how it shares out more due jobs than a look returns.
+        backlog: more occurrences were due than the node could claim, so it claims whenever a run ends.
+        defers: this node is not among those in front, so it leaves notifications to them for a moment.
+        misses: rounds in a row in which other nodes got all the work.
+        careful: what to leave out of the next step, because steps failed lately.
+        herd: this node's share when more jobs are due than a look returns.
         pace: how fast runs end here; ``None``: this node reserves nothing.
         absences: sessions that showed no sign of life.
         active_at: when a look last showed that something runs, waits or comes due.
-        reclaimed_at, pruned_at: when the store was last asked to do so.
+        reclaimed_at, pruned_at: when this node last reclaimed dead sessions, and last pruned.
     """
 
     looked_at: float = NEVER
@@ -92,8 +93,8 @@ class Memory:
     sample: ClockSample | None = None
     lead: LeadTime = field(default_factory=LeadTime)
     nodes: int = 1
-    hungry: bool = True
-    late: bool = False
+    backlog: bool = True
+    defers: bool = False
     misses: int = 0
     careful: Careful = field(default_factory=Careful)
     herd: Herd = field(default_factory=Herd)
@@ -119,9 +120,9 @@ class Work(NamedTuple):
     """Report to the store and claim, in a single step.
 
     Attributes:
-        want: how many runs to claim at most.
-        reserve: how many more to claim, which wait here for a free slot.
-        nodes: how many nodes share the end of a queue.
+        want: most runs to claim for free slots.
+        reserve: most further runs to claim, which wait on this node for a free slot.
+        nodes: how many nodes share a queue; near its end each reserves only its share.
         ahead: how long before their due time occurrences may be claimed.
     """
 
@@ -155,14 +156,14 @@ Next = Adopt | Release | Work | Look | Sleep
 
 
 class Firing(NamedTuple):
-    """What follows from a look: what to fire and to claim, in a single step.
+    """The step that follows a look: which plans to carry out, and how many runs to claim.
 
     Attributes:
         plans: plans to carry out.
         want: most runs to claim.
-        internal: no slot is free: claim runs of internal jobs, which take none.
+        internal: no slot is free, so claim only runs of internal jobs, which take none.
         ahead: how long before their due times plans and claims may come.
-        left: more jobs are due than are planned now.
+        more_due: more jobs are due than are planned now.
         not_planned: jobs whose definition cannot be planned, and why.
     """
 
@@ -170,7 +171,7 @@ class Firing(NamedTuple):
     want: int = 0
     internal: bool = False
     ahead: timedelta = NO_DELAY
-    left: bool = False
+    more_due: bool = False
     not_planned: tuple[tuple[JobState, Exception], ...] = ()
 
 

@@ -36,7 +36,7 @@ LATE_STEP = timedelta(milliseconds=500)
 LATEST = timedelta(seconds=10)
 """How long after a due time the last of all nodes looks."""
 LAST_STAGGER = 6
-"""From this place on, nodes have the same turn if none is late; they only read, so that does no harm."""
+"""From this place on, nodes have the same turn if the store does not notify: they only read, so that does no harm."""
 IN_TIME = timedelta(milliseconds=500)
 """How long before its own term in front a node looks, so that it knows what is due in it."""
 SWEEP = timedelta(seconds=5)
@@ -76,7 +76,8 @@ def turn_of(
 ) -> datetime:
     """Return when it is the turn of ``session`` for what is due at ``instant``.
 
-    Without notifications (``hears_notifications``) no node is late: it learns of work only by its own looks.
+    Without notifications (``hears_notifications``) all nodes act like those in front: each learns of work only by its
+    own looks.
     """
     number = place_of(session, sessions, instant)
     if number == 0:

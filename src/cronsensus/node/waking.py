@@ -22,7 +22,7 @@ from cronsensus.model.occurrence import Claim
 from cronsensus.model.parking import Sleeper
 from cronsensus.model.plan import Plan
 from cronsensus.node import turn_order
-from cronsensus.node.hooks import FREELY, Begin, HooksFactory, Host, Waker
+from cronsensus.node.hooks import ADMITTED, Admit, HooksFactory, Host, Waker
 from cronsensus.node.registered import Registered
 from cronsensus.process.interrupts import Event
 from cronsensus.process.logger import Logger
@@ -40,7 +40,7 @@ RETRY = 1.0
 """Seconds until a failed read is repeated."""
 PAGE = 200
 
-Answer = Begin | Then | None
+Answer = Admit | Then | None
 """The decision about a claim; ``None``: the store could not be read, and the claim is released."""
 WakeTrigger = tuple[Waker, Hashable]
 """Something that ended or was planned, which a waker checks: others may go on because of it."""
@@ -64,17 +64,17 @@ class Waking:
         rooms: Sequence[HooksFactory] = (),
     ) -> None:
         """Make the hooks of ``rooms``; ``wake`` has the node claim, after occurrences were woken."""
-        self._of = store
+        self._node_store = store
         self._clock = clock
         self._wake = wake
-        self._own: Store | None = None
+        self._own_store: Store | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._event = Event()
         self._hurry = Event()
         """Set in addition if a claim waits to be decided: it does not wait for the pause."""
         self._stopping = Event()
-        self._asked: list[Claim] = []
+        self._queued_claims: list[Claim] = []
         self._company: list[Claim] = []
         self._triggers: dict[Waker, dict[Hashable, None]] = defaultdict(dict)
         self._looked_at = self._swept_at = float("-inf")
@@ -91,9 +91,9 @@ class Waking:
     def store(self) -> Store:
         """The handle for reads by runs and features, beside the node's own."""
         with self._lock:
-            if self._own is None:
-                self._own = self._of.sibling()
-            return self._own
+            if self._own_store is None:
+                self._own_store = self._node_store.sibling()
+            return self._own_store
 
     def stop(self) -> None:
         """Stop the thread, and close the handle."""
@@ -104,27 +104,27 @@ class Waking:
         self._hurry.set()
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)
-        if self._own is not None:
-            self._own.close()
+        if self._own_store is not None:
+            self._own_store.close()
 
     # --- admission of claims ------------------------------------------------------------------------------------------
 
-    def decide_claim(self, claim: Claim) -> Begin | Then | None:
-        """Decide a claim from what is known here; ``None`` if ``ask_about_claims`` must. Reads no store."""
-        begin, known = FREELY, True
+    def decide_claim(self, claim: Claim) -> Admit | Then | None:
+        """Decide a claim from what is known here; ``None`` if ``queue_claims`` must. Reads no store."""
+        admit, known = ADMITTED, True
         for admission in self.admissions:
             if not admission.concerns_claim(claim):
                 continue
             match admission.decide_claim(claim):
                 case None:
                     known = False
-                case Begin() as answer:
-                    begin = answer if begin is FREELY else begin.combine_with(answer)
+                case Admit() as answer:
+                    admit = answer if admit is ADMITTED else admit.combine_with(answer)
                 case then:
                     return then
-        return begin if known else None
+        return admit if known else None
 
-    def ask_about_claims(self, claims: Sequence[Claim], company: Collection[Claim]) -> None:
+    def queue_claims(self, claims: Sequence[Claim], company: Collection[Claim]) -> None:
         """Queue claims for the thread, which reads the store; ``on_answer`` is called with each answer.
 
         Args:
@@ -132,7 +132,7 @@ class Waking:
             company: all claims of the same step.
         """
         with self._lock:
-            self._asked += claims
+            self._queued_claims += claims
             self._company += company
         self._hurry.set()
         self.on_queued()
@@ -142,21 +142,21 @@ class Waking:
         for admission in self.admissions:
             admission.forget_answers()
 
-    def _ask_admissions(self) -> None:
+    def _decide_queued_claims(self) -> None:
         with self._lock:
-            claims, self._asked = self._asked, []
+            claims, self._queued_claims = self._queued_claims, []
             company, self._company = self._company, []
         if not claims:
             return
         answers: dict[int, Answer] = {}
-        with self._log_mistakes("The claims that were to be decided are released"):
+        with self._log_errors("The claims that were to be decided are released"):
             answers = self._combine_admissions(claims, company)
         for claim in claims:
-            with self._log_mistakes("A claim that was to be decided is looked for again"):
+            with self._log_errors("A claim that was to be decided is looked for again"):
                 self.on_answer(claim, answers.get(claim.id))
 
     @contextmanager
-    def _log_mistakes(self, consequence: str) -> Iterator[None]:
+    def _log_errors(self, consequence: str) -> Iterator[None]:
         """Keep the thread alive after any exception."""
         try:
             yield
@@ -167,14 +167,14 @@ class Waking:
 
     def _combine_admissions(self, claims: Sequence[Claim], company: Collection[Claim]) -> dict[int, Answer]:
         """Return the answers of all admissions combined; the first that refuses a claim decides."""
-        answers: dict[int, Answer] = dict.fromkeys((claim.id for claim in claims), FREELY)
+        answers: dict[int, Answer] = dict.fromkeys((claim.id for claim in claims), ADMITTED)
         for admission in self.admissions:
             concerned = [
-                claim for claim in claims if isinstance(answers[claim.id], Begin) and admission.concerns_claim(claim)
+                claim for claim in claims if isinstance(answers[claim.id], Admit) and admission.concerns_claim(claim)
             ]
             decided: dict[int, Answer] = {claim.id: admission.decide_claim(claim) for claim in concerned}
             if unknown := [claim for claim in concerned if decided[claim.id] is None]:
-                with self._log_mistakes("The claims that were to be decided are released"):  # the others need not be
+                with self._log_errors("The claims that were to be decided are released"):  # the others need not be
                     decided |= admission.admit_claims(self.store, unknown, company)
             for number, answer in decided.items():
                 answers[number] = _combine_answers(answers[number], answer)
@@ -216,7 +216,7 @@ class Waking:
 
         It raises nothing; failed reads are repeated.
         """
-        self._ask_admissions()
+        self._decide_queued_claims()
         self._looked_at = self._clock.monotonic()
         try:
             for waker in self.wakers:
@@ -247,7 +247,7 @@ class Waking:
                 with self._lock:
                     self._triggers[waker] = before | self._triggers[waker]
                 raise
-            self._ask_admissions()
+            self._decide_queued_claims()
             if triggers:
                 triggers |= self._pop_triggers(waker)
 
@@ -295,13 +295,13 @@ class Waking:
                 self._hurry.clear()
                 if self._stopping.is_set():
                     return
-                self._ask_admissions()
+                self._decide_queued_claims()
             self._event.clear()
             wait = self.wake_due()
 
 
 def _combine_answers(before: Answer, answer: Answer) -> Answer:
     """Combine the answers of two features about a claim; the first answer lets it start."""
-    if not isinstance(before, Begin) or not isinstance(answer, Begin):
+    if not isinstance(before, Admit) or not isinstance(answer, Admit):
         return answer
-    return answer if before is FREELY else before.combine_with(answer)
+    return answer if before is ADMITTED else before.combine_with(answer)

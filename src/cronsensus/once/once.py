@@ -403,7 +403,7 @@ class Once(Generic[P, R_co]):
             text = self._types.write_result(value, what=f"what {self.name!r} returned")
         except InvalidPayload as error:
             # Its work is done. Freeing the key would mean doing it twice.
-            return Ending(kind="raised", error=describe_error(error), hopeless=True), error
+            return Ending(kind="raised", error=describe_error(error), permanent=True), error
         return Ending(kind="returned", result=text), None
 
     def _ending_of_error(self, held: OwnedClaim, error: BaseException) -> Ending:
@@ -463,7 +463,7 @@ class Once(Generic[P, R_co]):
     def _what_follows(self, held: OwnedClaim, ending: Ending) -> Then:
         if ending.kind == "returned":
             return Final(State.SUCCEEDED, result=ending.result)
-        if ending.hopeless or (self._on_error == "keep" and ending.kind != "retry"):
+        if ending.permanent or (self._on_error == "keep" and ending.kind != "retry"):
             return Final(State.FAILED, error=ending.error)
         # Due when it may be forgotten: until then no node need look at it, and the next call takes it anyway. Its error
         # shows that the key is free: a call that was cut off leaves none.

@@ -125,7 +125,7 @@ class HandExecutor(Executor):
         try:
             args, kwargs = call_arguments(run, registered, attempt.call.claim.args, attempt.call.claim.kwargs)
         except Exception as error:  # noqa: BLE001 - the run's end
-            return structs.replace(ending_of_error(error, run), hopeless=True)
+            return structs.replace(ending_of_error(error, run), permanent=True)
         function = registered.function
         if _is_async(registered):
             registered = dataclasses.replace(registered, function=lambda *a, **k: self._run(attempt, function(*a, **k)))

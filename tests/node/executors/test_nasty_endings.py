@@ -71,7 +71,7 @@ def test_an_annotation_that_exists_for_type_checkers_only_does_not_hide_the_erro
     ending = call_function(bench.call(lambda: None).run, nasty.OwnSignature(), (), {})
     assert ending.error is not None
     assert (ending.kind, ending.error.type, ending.error.message) == ("raised", "TypeError", "its own")
-    assert not ending.hopeless
+    assert not ending.permanent
 
 
 def test_a_stack_whose_source_cannot_be_had_is_said_so(monkeypatch):

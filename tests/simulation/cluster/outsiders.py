@@ -20,7 +20,7 @@ from cronsensus.model.session import LockGrant, SessionSpec
 from cronsensus.model.step import Step
 from cronsensus.node.executors.base import Call
 from cronsensus.node.registered import Registered
-from cronsensus.retry import settle
+from cronsensus.retry import decide_end
 from cronsensus.run import Run
 from tests.simulation.cluster.clocks import SECOND, NodeClock
 from tests.simulation.cluster.judge import Judge
@@ -209,7 +209,7 @@ class Outsider:
         self.stage.witness.work_ends(errand, kind)
         error = RunError(type="Simulated", message=kind) if kind == "raised" else None
         reason = run.cancel_reason if kind == "cancelled" else None
-        outcome = settle(claim, Ending(kind=kind, error=error, reason=reason))
+        outcome = decide_end(claim, Ending(kind=kind, error=error, reason=reason))
         if run.lease_lost.is_set():
             return  # it knows that nobody wants to hear it
         self._tell(outcome)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from cronsensus.declared.declarations import require_room_for_jitter
+from cronsensus.declared.declarations import check_jitter
 from cronsensus.declared.functions import is_async
 from cronsensus.errors import ConfigurationError, CronsensusError, InvalidPayload
 from cronsensus.integrations.apscheduler.checks import has_random_id, missing
@@ -112,8 +112,8 @@ class _Writing:
             )
         called = self._import(module, function)
         self._makers |= {one for one in ("any_of", "at", "cron", "every") if f"{one}(" in trigger}
-        given = ", ".join([trigger, f"name={name!r}", *(f"{key}={value}" for key, value in options.items())])
-        return f"scheduler.job({given})({called})"
+        arguments = ", ".join([trigger, f"name={name!r}", *(f"{key}={value}" for key, value in options.items())])
+        return f"scheduler.job({arguments})({called})"
 
     def _name(self, job: Any, function: str, remark: Callable[[str], None]) -> str:
         name = function if has_random_id(job) else job.id
@@ -187,9 +187,7 @@ class _Writing:
     def _check_jitter(self, name: str, native: Trigger, options: dict[str, str]) -> None:
         overlap = {"overlap": "allow"} if "overlap" in options else {}
         try:
-            require_room_for_jitter(
-                JobSpec(name=name, function=name, trigger=native, policies=Policies.read(dict(overlap)))
-            )
+            check_jitter(JobSpec(name=name, function=name, trigger=native, policies=Policies.read(dict(overlap))))
         except CronsensusError as error:
             raise NoEquivalent(str(error)) from error
 

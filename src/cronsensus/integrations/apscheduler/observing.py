@@ -1,6 +1,6 @@
-"""``guard(…, observe=True)``: APScheduler runs as it does without a guard, and what that is gets counted.
+"""``guard(…, observe=True)``: APScheduler runs as it does without a guard, and its runs are counted.
 
-Only listeners are added, and the check of a job that is added says what a guard would refuse, in the log.
+Only listeners are added. What a guard would refuse of a job is logged when the job is added.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Verdicts out of what APScheduler says of a run."""
+"""The verdict of a run, from APScheduler's event or an error of its executor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cronsensus.outside import Answer, Refused, Won
 
 
 def verdict_of_event(event: Any) -> Final:
-    """Return how a run ended, by the event that APScheduler dispatches of it."""
+    """Return the verdict of a run from the event that APScheduler dispatches."""
     from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_MISSED
 
     if event.code == EVENT_JOB_MISSED:
@@ -25,7 +25,7 @@ def verdict_of_event(event: Any) -> Final:
 
 
 def verdict_of_error(exc: BaseException) -> Final:
-    """Return how a run ended that the executor could not bring to an end."""
+    """Return the verdict of a run whose executor raised an error."""
     return Final(State.FAILED, error=error_text(exc, ""))
 
 
@@ -36,7 +36,7 @@ def is_late(job: Any, time: datetime, now: datetime) -> bool:
 
 
 def events_of_refusals(job: Any, times: Sequence[datetime], answers: Answer) -> list[Any]:
-    """Return what the listeners of the replica are to be told whose ask has given times their verdicts."""
+    """Return the events for this replica's listeners: its request recorded that these times do not run."""
     from apscheduler.events import (
         EVENT_JOB_MAX_INSTANCES,
         EVENT_JOB_MISSED,

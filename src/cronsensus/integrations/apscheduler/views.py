@@ -1,4 +1,4 @@
-"""A job as an executor is to see it: the same, with another grace."""
+"""A copy of a job for its executor, with another grace."""
 
 from __future__ import annotations
 

@@ -387,8 +387,8 @@ def _spec_of(entry: Any) -> JobSpec:
 
 
 def _overdue_of(entry: Any) -> timedelta | None:
-    given = (entry.options or {}).get("overdue")
-    return None if given is None else parse_duration(given, what=f"overdue of {entry.name!r}")
+    overdue = (entry.options or {}).get("overdue")
+    return None if overdue is None else parse_duration(overdue, what=f"overdue of {entry.name!r}")
 
 
 def _with_id(entry: Any, won: Won) -> Any:

@@ -1,4 +1,4 @@
-"""The store of a process of Celery: opened at first use, which is after every fork."""
+"""The access of a Celery process to the store: opened at first use, which is after every fork."""
 
 from __future__ import annotations
 

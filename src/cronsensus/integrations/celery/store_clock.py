@@ -1,4 +1,4 @@
-"""The store's clock, read now and then, and counted on by this machine's monotonic clock.
+"""The store's clock: read every so often, and in between advanced by this machine's monotonic clock.
 
 Machines' clocks differ. A beat whose clock is ahead would send each task too early, before all others, so beats go by
 the store's.

@@ -43,24 +43,26 @@ from cronsensus.timing.clock import SystemClock
 _log = Logger("cronsensus.celery")
 
 _CLOCK = SystemClock()
-PATIENCE = 10.0
-"""Seconds that a message waits for the store before it is put back for later."""
-PAUSE = 0.5
-SHORT, BEAT_RECORDS = 0.02, 0.5
-"""Seconds between two tries to acquire a time that the beat that has just sent it still holds."""
-SOON = 1.0
-LONGEST = 10.0
-"""Seconds until the copy of a message that runs elsewhere comes: doubled with each copy."""
-BACK = timedelta(seconds=60)
+STORE_PATIENCE = 10.0
+"""Most seconds that a message waits for the store, before it is put back for later."""
+STORE_PAUSE = 0.5
+"""Seconds between two tries to reach the store."""
+BEAT_PATIENCE = 0.5
+"""Most seconds to wait for the beat to release the time that it has just sent."""
+BEAT_PAUSE = 0.02
+"""Seconds between two tries to acquire that time."""
+FIRST_COPY_DELAY, LONGEST_COPY_DELAY = 1.0, 10.0
+"""Seconds until the copy of a message that runs elsewhere comes; doubled with each copy."""
+MESSAGE_RETURNS = timedelta(seconds=60)
 """How long a run whose message went back to the broker is reserved for that message."""
-MARK = "_cronsensus_won"
-"""The attribute of a request that holds the claim of its message."""
-COPIES = "cronsensus-copies"
+CLAIM_ATTRIBUTE = "_cronsensus_won"
+"""The attribute of a request that has the claim of its message."""
+COPY_COUNT_HEADER = "cronsensus-copies"
 """The header that counts the copies of a message."""
 
 
 class Guard:
-    """The layer between the messages of an app and its tasks, in a process."""
+    """Wraps the tasks of an app, so that a message that is delivered twice runs once; one for each process."""
 
     def __init__(self, app: Any) -> None:
         """Open nothing: the children of a pool open their own."""
@@ -71,7 +73,7 @@ class Guard:
         mind_forks(self)
 
     def forked(self) -> None:
-        """Leave the parent's connections to the parent; called in a forked child."""
+        """Drop the parent's connections without closing them; called in a forked child."""
         left_to_the_parent.append((self._part, self._held))
         self._part, self._lock, self._held = Part(self._app), threading.Lock(), {}
 
@@ -79,20 +81,20 @@ class Guard:
 
     def guard_tasks(self) -> None:
         """Wrap the ``run`` of each task that is not wrapped yet; log which tasks cannot be wrapped."""
-        early = []
+        unguarded = []
         for task in list(self._app.tasks.values()):
             if task.name.startswith("celery.") or getattr(task, "once", True) is False or hasattr(task, "_cronsensus"):
                 continue
             task._cronsensus = bool(task.acks_late)
             if not task.acks_late:
-                early.append(task.name)
+                unguarded.append(task.name)
                 continue
             self._guard_task(task)
-        if early:
+        if unguarded:
             _log.warning(
                 "these tasks have acks_late=False, so a message is gone before its task begins, and they are not "
                 "guarded: %s; leave acks_late out, or write once=False to say that it is meant",
-                ", ".join(sorted(early)),
+                ", ".join(sorted(unguarded)),
             )
 
     def _guard_task(self, task: Any) -> None:
@@ -101,13 +103,13 @@ class Guard:
         @functools.wraps(original)  # Celery reads the signature, and so do retries
         def run(*args: Any, **kwargs: Any) -> Any:
             request = task.request
-            # With this mark the task calls itself again in the same message.
-            if request.called_directly or request.is_eager or not request.id or MARK in request.__dict__:
+            # A request with a claim is of a task that calls itself within its message.
+            if request.called_directly or request.is_eager or not request.id or CLAIM_ATTRIBUTE in request.__dict__:
                 return original(*args, **kwargs)
-            won = self._win(task, args, kwargs)
+            won = self._acquire_run(task, args, kwargs)
             if not isinstance(won, Won):
                 return won.value
-            request.__dict__[MARK] = won
+            request.__dict__[CLAIM_ATTRIBUTE] = won
             with self._lock:
                 self._held[request.id] = won
             enter_run(won.run)
@@ -118,7 +120,7 @@ class Guard:
 
         task.run = run
 
-    def _win(self, task: Any, args: Any, kwargs: Any) -> Won | _Recorded:
+    def _acquire_run(self, task: Any, args: Any, kwargs: Any) -> Won | _Recorded:
         """Acquire the run of a message.
 
         Raises:
@@ -154,26 +156,26 @@ class Guard:
                 if isinstance(answer, Won) or (seen is not None and seen.state.final):
                     return answer
                 if seen is not None and seen.state is State.RUNNING and not outside.reclaim_holder(seen):
-                    wait = BEAT_RECORDS if ask.key is None else 0.0
+                    wait = BEAT_PATIENCE if ask.key is None else 0.0
                 else:
-                    wait = BEAT_RECORDS  # it was released between the try and the read
+                    wait = BEAT_PATIENCE  # it was released between the try and the read
                 if waited >= wait:
                     return answer
-                pause = SHORT
+                pause = BEAT_PAUSE
             except StoreError as error:
-                if not error.retryable or waited >= PATIENCE:
+                if not error.retryable or waited >= STORE_PATIENCE:
                     raise
-                pause = PAUSE
+                pause = STORE_PAUSE
             Event().wait(pause)
             waited += pause
 
     def _put_back(self, task: Any, args: Any, kwargs: Any, why: str) -> NoReturn:
-        """Let the message come later: publish a copy, because ``Ignore`` acknowledges this one."""
+        """Put the message back for later: publish a copy, because ``Ignore`` acknowledges this one."""
         request = task.request
-        copies = int((request.headers or {}).get(COPIES, 0))
-        wait = min(LONGEST, SOON * 2**copies)
+        copies = int((request.headers or {}).get(COPY_COUNT_HEADER, 0))
+        wait = min(LONGEST_COPY_DELAY, FIRST_COPY_DELAY * 2**copies)
         try:
-            publish_copy(task, args, kwargs, countdown=wait, headers={COPIES: copies + 1})
+            publish_copy(task, args, kwargs, countdown=wait, headers={COPY_COUNT_HEADER: copies + 1})
         except Exception as error:
             _log.warning(
                 "%s[%s] goes back to the broker: %s; no copy can be sent: %s", task.name, request.id, why, error
@@ -192,14 +194,14 @@ class Guard:
             state: Celery's; ``None``: the child was told to end.
             value: the result, or the exception.
         """
-        won = request.__dict__.pop(MARK, None)
+        won = request.__dict__.pop(CLAIM_ATTRIBUTE, None)
         if won is None:
             return
         with self._lock:
             self._held.pop(request.id, None)
         outside = self._part.outside()
         try:
-            if not outside.settle_now(won, end_of(state, value)):
+            if not outside.settle_now(won, outcome_of_state(state, value)):
                 _log.warning(
                     "the end of %s was refused: this process was without a sign of life for too long, and another one "
                     "has run it; Celery's result may be of either",
@@ -214,7 +216,7 @@ class Guard:
             return task_id in self._held
 
     def close(self) -> None:
-        """Leave the store: runs that go on here are free for other processes."""
+        """Close the session: other processes may take over the runs that still go on here."""
         self._part.close()
 
 
@@ -247,35 +249,39 @@ def _restore_failure(task: Any, seen: Occurrence) -> None:
         task.backend.store_result(task.request.id, RuntimeError(text), "FAILURE", request=task.request)
 
 
-def end_of(state: str | None, value: Any) -> Then:
+def outcome_of_state(state: str | None, value: Any) -> Then:
     """Return the end of a run, by Celery's state."""
     match state:
         case "SUCCESS":
             return end_of_success(value)
         case "RETRY":
-            return Again(_until(value) + BACK, failed=True, error=error_text(getattr(value, "exc", None) or value))
+            return Again(
+                _retry_delay(value) + MESSAGE_RETURNS,
+                failed=True,
+                error=error_text(getattr(value, "exc", None) or value),
+            )
         case "IGNORED":
             return Final(State.SUCCEEDED, "ignored")
         case "REJECTED" if not getattr(value, "requeue", False):
             return Final(State.FAILED, "rejected", error=error_text(value))
         case "REJECTED" | None:
-            return Again(BACK, failed=False, reason="it went back to the broker")
+            return Again(MESSAGE_RETURNS, failed=False, reason="it went back to the broker")
         case _:
             return Final(State.FAILED, error=error_text(value))
 
 
-def _until(retry: Any) -> timedelta:
+def _retry_delay(retry: Any) -> timedelta:
     when = getattr(retry, "when", None) or 0
     if isinstance(when, datetime):
         return max(timedelta(0), when.astimezone(UTC) - _CLOCK.now())
     return timedelta(seconds=max(0.0, float(when)))
 
 
-def close_in_main(outside: Outside, name: str, spec: JobSpec, ask: AskNamed, end: Final) -> None:
-    """Record the end of a run whose child was killed by its main process; ``name`` is the task's, for people."""
+def record_end_in_main(outside: Outside, name: str, spec: JobSpec, ask: AskNamed, end: Final) -> None:
+    """Record the end of a run whose child the main process has killed; ``name`` is the task's, for the log."""
     try:
         outside.close_by_name(spec, ask, end)
     except (StoreError, LeaseLost) as error:
         _log.error("the end of %s could not be recorded: %s", name, error)
     finally:
-        outside.withdraw(spec.name)  # its messages run it, not this process
+        outside.withdraw(spec.name)  # the main process runs no task

@@ -27,7 +27,7 @@ from cronsensus.integrations.celery.naming import (
     task_spec,
 )
 from cronsensus.integrations.celery.part import Part, is_guarded, options_of
-from cronsensus.integrations.celery.worker import Guard, close_in_main
+from cronsensus.integrations.celery.worker import MESSAGE_RETURNS, Guard, record_end_in_main
 from cronsensus.integrations.results import error_text
 from cronsensus.model.acquiring import AskNamed
 from cronsensus.model.ends import Again, Final
@@ -41,17 +41,18 @@ _log = Logger("cronsensus.celery")
 
 WORKERS = task_spec("(workers)", timedelta(days=1))
 """The job of which each live worker holds a run."""
-AGAIN = 1.0
-"""Seconds between two tries to reach the store."""
+ATTEND_EVERY = 1.0
+"""Seconds between two calls of ``_attend``."""
+RESTORE_AGAIN = timedelta(seconds=1)
+"""Time between two tries to restore the messages of a dead worker."""
 MOST_REMEMBERED = 10_000
 """Messages from beat whose headers are remembered."""
 SETTLED = 3.0
 """Seconds after a worker's death in which its children have died, too."""
-BACK = timedelta(seconds=60)
 
 
 class WorkerProcess:
-    """The part of a worker's main process in the store."""
+    """What a worker's main process does: it holds a run for the worker, and restores the messages of dead workers."""
 
     def __init__(self, app: Any, name: str) -> None:
         """Open nothing yet; ``name`` is the worker's, as ``celery inspect`` shows it."""
@@ -65,12 +66,12 @@ class WorkerProcess:
         self._thread = threading.Thread(target=self._stay, name="cronsensus-celery", daemon=True)
 
     def start(self) -> None:
-        """Take part before the first message comes; the worker starts although the store is away."""
+        """Hold this worker's run before the first message comes. The worker starts even if the store is away."""
         self._attend()
         self._thread.start()
 
     def stop(self) -> None:
-        """Leave: this worker restores its messages itself."""
+        """Release this worker's run: a worker that stops in order restores its messages itself."""
         self._stopped.set()
         self._thread.join(5.0)
         won, self._won = self._won, None
@@ -82,7 +83,7 @@ class WorkerProcess:
         self._part.close()
 
     def note_received(self, task_id: str, headers: Mapping[str, Any]) -> None:
-        """Remember which time of beat a message is for: Celery only reports the id of a killed task."""
+        """Remember which nominal time a message from beat is for: Celery only reports the id of a killed task."""
         if JOB_HEADER in headers:
             self._headers[task_id] = {name: headers.get(name) for name in (JOB_HEADER, TIME_HEADER, OVERDUE_HEADER)}
             while len(self._headers) > MOST_REMEMBERED:
@@ -96,14 +97,14 @@ class WorkerProcess:
         if outside is None:
             _log.error("the end of %s[%s] is not recorded: the store was not reached yet", task.name, task_id)
             return
-        outside.submit(lambda: close_in_main(outside, f"{task.name}[{task_id}]", spec, ask, end))
+        outside.submit(lambda: record_end_in_main(outside, f"{task.name}[{task_id}]", spec, ask, end))
 
     def _stay(self) -> None:
-        while not self._stopped.wait(AGAIN):
+        while not self._stopped.wait(ATTEND_EVERY):
             self._attend()
 
     def _attend(self) -> None:
-        """Hold the run of this worker, and search for runs that others left since the last search."""
+        """Acquire this worker's run if it has none, and search for the runs that dead workers left."""
         try:
             if self._won is None or self._won.run.lease_lost.is_set():
                 self._acquire()
@@ -130,27 +131,29 @@ class WorkerProcess:
         """Restore the messages of a dead worker."""
         outside = self._part.outside()
         if won.claim.job != WORKERS.name:
-            # Of a task whose end was recorded here. Its message runs it, wherever that comes.
+            # A run of a task, whose end this process recorded. Its message runs it, wherever it is delivered.
             outside.withdraw(won.claim.job)
-            outside.settle(won, Again(BACK, failed=False))
+            outside.settle(won, Again(MESSAGE_RETURNS, failed=False))
             return
-        self._give_back(outside, won, 0, again=True)
+        self._restore_messages(outside, won, 0, again=True)
 
-    def _give_back(self, outside: Outside, won: Won, before: int, *, again: bool) -> None:
+    def _restore_messages(self, outside: Outside, won: Won, before: int, *, again: bool) -> None:
         try:
             count = restore_unacked(self._app, self._find_running)
             if again and count is not None:
                 # Its children may have died after it, in the middle of a run.
                 then = outside.now() + timedelta(seconds=SETTLED)
-                outside.submit_at(then, lambda: self._give_back(outside, won, before + count, again=False))
+                outside.submit_at(then, lambda: self._restore_messages(outside, won, before + count, again=False))
                 return
         except Exception as error:  # noqa: BLE001 - the store is away, or the broker, in as many ways as there are
             _log.warning("the messages of a worker that is gone cannot be given back yet: %s", error)
-            outside.settle(won, Again(timedelta(seconds=AGAIN), failed=False, reason=f"not given back: {error}"))
+            outside.settle(won, Again(RESTORE_AGAIN, failed=False, reason=f"not given back: {error}"))
             return
-        told = "the broker gives its messages back" if count is None else f"{before + count} messages were given back"
-        _log.warning("worker %s is gone: %s", won.claim.key.rpartition(" ")[0], told)
-        outside.settle(won, Final(State.FAILED, f"gone: {told}"))
+        outcome = (
+            "the broker gives its messages back" if count is None else f"{before + count} messages were given back"
+        )
+        _log.warning("worker %s is gone: %s", won.claim.key.rpartition(" ")[0], outcome)
+        outside.settle(won, Final(State.FAILED, f"gone: {outcome}"))
 
     def _find_running(self) -> set[str]:
         """Return the ids of all running tasks, without those of the dead worker, whose sessions have ended."""
@@ -165,7 +168,7 @@ def guard_of(app: Any) -> Guard | None:
 
 
 def process_of(app: Any) -> WorkerProcess | None:
-    """Return the part of this worker, in its main process."""
+    """Return what this worker does in its main process, if this is one."""
     found: WorkerProcess | None = app.__dict__.get("_cronsensus_process")
     return found
 
@@ -179,12 +182,12 @@ def _guard_late(instance: Any = None, **_: Any) -> None:
 
 
 class Attendance(bootsteps.StartStopStep):  # type: ignore[misc]
-    """The step of a worker's start at which it takes part: it has its pool, and no message yet."""
+    """Starts the ``WorkerProcess`` when a worker has its pool, and no message yet."""
 
     requires = ("celery.worker.components:Pool",)
 
     def start(self, parent: Any) -> None:
-        """Take part."""
+        """Start it, if the app is guarded."""
         if guard_of(parent.app) is not None:
             process = parent.app.__dict__["_cronsensus_process"] = WorkerProcess(parent.app, parent.hostname)
             process.start()
@@ -202,7 +205,7 @@ def _stop(sender: Any = None, **_: Any) -> None:
 
 @signals.worker_process_shutdown.connect(weak=False)  # type: ignore[untyped-decorator]
 def _leave_child(**_: Any) -> None:
-    """Close a child's part: with ``--max-tasks-per-child`` sessions would stay behind."""
+    """Close the session of a child that ends: with ``--max-tasks-per-child`` sessions would stay open."""
     from celery import current_app
 
     guard = guard_of(current_app._get_current_object())
@@ -227,7 +230,7 @@ def _note_received(request: Any = None, **_: Any) -> None:
 
 @signals.task_failure.connect(weak=False)  # type: ignore[untyped-decorator]
 def _close_failed(sender: Any = None, task_id: Any = None, exception: Any = None, **_: Any) -> None:
-    """Record a hard time limit, of which the child does not live to tell."""
+    """Record that a task exceeded its hard time limit: its child was killed, and cannot record it."""
     process, guard = process_of(sender.app), guard_of(sender.app)
     if process is not None and guard is not None and not guard.holds(task_id) and is_guarded(sender):
         process.close_run(sender, task_id, Final(State.FAILED, error=error_text(exception, "")))

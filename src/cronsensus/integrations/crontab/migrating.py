@@ -209,8 +209,10 @@ class _Writing:
             parts = [_IMPORTS, _SYSTEM if system else _OWN, *self.blocks]
         code = "\n\n\n".join(parts)
         if remarks:
-            told = [_comment(f"{remark.place}: {remark.text}" if remark.place else remark.text) for remark in remarks]
-            code = "\n".join([f"{code}\n\n" if self.jobs else f"{code}\n", "# What is not the same:", *told])
+            comments = [
+                _comment(f"{remark.place}: {remark.text}" if remark.place else remark.text) for remark in remarks
+            ]
+            code = "\n".join([f"{code}\n\n" if self.jobs else f"{code}\n", "# What is not the same:", *comments])
         return Migration(f"{code}\n", self.jobs, self.left_out, self.unreadable, remarks)
 
     def _of_the_file(self, *, system: bool) -> Iterator[str]:

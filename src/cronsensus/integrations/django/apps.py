@@ -1,4 +1,4 @@
-"""What happens when Django is ready: modules that declare jobs are imported, and nothing is started."""
+"""The app of Django: it imports the modules that declare jobs, and starts nothing."""
 
 from __future__ import annotations
 

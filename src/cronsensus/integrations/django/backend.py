@@ -45,7 +45,7 @@ from cronsensus.model.states import State
 from cronsensus.node.executors.result import ending_of_error
 from cronsensus.node.run import BaseRun, current_run
 from cronsensus.payload.codec import loads
-from cronsensus.retry import settle
+from cronsensus.retry import decide_end
 from cronsensus.triggers import Trigger, cron
 
 T = TypeVar("T")
@@ -360,7 +360,7 @@ def _is_last(error: BaseException) -> bool:
     ending = ending_of_error(error, run)
     if run.lease_lost.is_set() or ending.cut_off:
         return False
-    return isinstance(settle(run.claim, ending).then, Final)
+    return isinstance(decide_end(run.claim, ending).then, Final)
 
 
 def _send_finished(result: TaskResult | None, *, value: Any = None, error: BaseException | None = None) -> None:

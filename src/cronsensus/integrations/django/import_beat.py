@@ -223,10 +223,10 @@ class _Program:
         if self.makers:
             ours = f"from cronsensus import {', '.join(sorted(self.makers))}\n{ours}"
         code = "\n\n\n".join(["\n".join([ours, *imports]), *self.blocks])
-        said = [
+        comments = [
             write_comment(remark.text if remark.job is None else f"{remark.job}: {remark.text}") for remark in remarks
         ]
-        return "\n".join([code, *(["", "", "# What is not the same:", *said] if said else []), ""])
+        return "\n".join([code, *(["", "", "# What is not the same:", *comments] if comments else []), ""])
 
 
 def write_jobs(rows: Sequence[Mapping[str, Any]], now: datetime) -> Migration:

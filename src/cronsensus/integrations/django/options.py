@@ -39,14 +39,14 @@ def read_options() -> ProjectOptions:
     Raises:
         ImproperlyConfigured: it names something that is not there.
     """
-    given = dict(getattr(settings, "CRONSENSUS", {}))
+    options = dict(getattr(settings, "CRONSENSUS", {}))
     known = ("database", "url", "modules", *_OF_SCHEDULER)
-    if unknown := sorted(given.keys() - set(known)):
+    if unknown := sorted(options.keys() - set(known)):
         raise ImproperlyConfigured(f"CRONSENSUS has no {unknown[0]!r}; there are {', '.join(known)}")
-    database = given.pop("database", "default")
+    database = options.pop("database", "default")
     if database not in connections.settings:
         raise ImproperlyConfigured(
             f"CRONSENSUS['database'] = {database!r} is none of DATABASES, which are {', '.join(connections.settings)}"
         )
-    modules = tuple(given.pop("modules", ("jobs", "tasks")))
-    return ProjectOptions(database, given.pop("url", None), modules, given)
+    modules = tuple(options.pop("modules", ("jobs", "tasks")))
+    return ProjectOptions(database, options.pop("url", None), modules, options)

@@ -1,4 +1,4 @@
-"""What goes on around a run in a Django project: connections that are closed, and a transaction that ends the run."""
+"""Django around a run: close old connections, and commit the end of a run with ``atomic``."""
 
 from __future__ import annotations
 

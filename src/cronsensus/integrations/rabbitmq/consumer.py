@@ -268,7 +268,7 @@ class Consumer(Generic[P, R]):
         self._stopping.set()
 
     def _open_store(self) -> Outside | None:
-        said = False
+        is_logged = False
         while not self._stopping.is_set():
             try:
                 store = self._scheduler._opened.shared()
@@ -279,9 +279,9 @@ class Consumer(Generic[P, R]):
             except StoreError as error:
                 if not error.retryable:
                     raise
-                if not said:
+                if not is_logged:
                     _log.error("the store cannot be reached, so %r is not consumed yet: %s", self._options.queue, error)
-                said = True
+                is_logged = True
                 self._stopping.wait(STORE_PAUSE)
         return None
 

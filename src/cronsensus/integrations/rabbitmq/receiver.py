@@ -1,4 +1,4 @@
-"""What a connection gives its messages to."""
+"""The receiver of a connection's messages."""
 
 from __future__ import annotations
 

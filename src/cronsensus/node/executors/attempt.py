@@ -158,7 +158,7 @@ def perform_call(run: BaseRun, registered: Registered, args: tuple[Any, ...], kw
     try:
         args, kwargs = call_arguments(run, registered, args, kwargs)
     except BaseException as error:  # noqa: BLE001 — see ``call_function``
-        return structs.replace(ending_of_error(error, run), hopeless=True)
+        return structs.replace(ending_of_error(error, run), permanent=True)
     return call_function(run, registered.function, args, kwargs, registered.types)
 
 
@@ -188,7 +188,7 @@ def call_function(
         leave_if_forked(process)
     except BaseException as error:  # noqa: BLE001 — sys.exit in a job ends the run, never the node
         leave_if_forked(process, error)
-        return structs.replace(ending_of_error(error, run), hopeless=cannot_be_called(function, args, kwargs, error))
+        return structs.replace(ending_of_error(error, run), permanent=cannot_be_called(function, args, kwargs, error))
     finally:
         run.release_leftovers()
     return ending_of_value(value, types)

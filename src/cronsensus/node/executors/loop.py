@@ -338,7 +338,7 @@ class LoopExecutor(Executor):
         try:
             args, kwargs = call_arguments(call.run, call.registered, args, kwargs)
         except BaseException as error:  # noqa: BLE001 — see above
-            self._attempts.end_attempt(attempt, structs.replace(ending_of_error(error, call.run), hopeless=True))
+            self._attempts.end_attempt(attempt, structs.replace(ending_of_error(error, call.run), permanent=True))
             return
         try:
             value = function(*args, **kwargs)
@@ -347,8 +347,8 @@ class LoopExecutor(Executor):
                 value = await Stepwise(value, process)
         except BaseException as error:  # noqa: BLE001 — see above
             leave_if_forked(process, error)
-            hopeless = cannot_be_called(function, args, kwargs, error)
-            ending = structs.replace(ending_of_error(error, call.run), hopeless=hopeless)
+            permanent = cannot_be_called(function, args, kwargs, error)
+            ending = structs.replace(ending_of_error(error, call.run), permanent=permanent)
             if attempt.asked == "timed_out":
                 where = describe_error(error).traceback
             elif attempt.asked is None and is_task_cancelled(error) and not isinstance(attempt.home, _OwnHome):

@@ -34,7 +34,7 @@ class Pulse:
         self.loop = loop
         self.thread: int | None = None
         """The thread that turns the loop, where that is known."""
-        self.told: set[tuple[int, int] | None] = set()
+        self.logged: set[tuple[int, int] | None] = set()
         """Which attempts were named as holding it; ``None``: something that is no job's."""
         self._asked: float | None = None
         self._looked = self._since = 0.0
@@ -118,12 +118,12 @@ def _log_blocked_loop(home: Home, open_: Collection[OnLoop], seconds: float) -> 
     holder = _find_holder(home, open_)
     key = None if holder is None else (holder.id, holder.token)
     where = stack_of(pulse.thread)
-    told = key in pulse.told
-    pulse.told &= {None, *(attempt.key for attempt in open_)}
-    pulse.told.add(key)
-    if told:
+    is_logged = key in pulse.logged
+    pulse.logged &= {None, *(attempt.key for attempt in open_)}
+    pulse.logged.add(key)
+    if is_logged:
         return
-    # Said aside: this is the thread of all timeouts.
+    # Logged aside: this is the thread of all timeouts.
     if holder is None:
         _log.aside.warning(
             "an event loop that async jobs run on has been blocked for %.1f s, by something that is no job: all %d "

@@ -82,7 +82,7 @@ def ending_of_value(value: Any, types: Types = UNTYPED) -> Ending:
         failure = RunError(type="InvalidPayload", message=clean_text(message, LONGEST_MESSAGE))
     except BaseException as error:  # noqa: BLE001 — out of memory, or a class with ideas of its own
         failure = describe_error(error)
-    return Ending(kind="raised", error=failure, hopeless=True)
+    return Ending(kind="raised", error=failure, permanent=True)
 
 
 def cannot_be_called(
@@ -114,7 +114,7 @@ def ending_of_error(error: BaseException, run: BaseRun) -> Ending:
         ending = _classify_error(error, run)
         if ending.kind == "raised" and run.was_cut_off(error):
             ending = structs.replace(ending, cut_off=True)
-        if _is_hopeless(type(error)):
+        if _is_permanent(type(error)):
             return ending
         # If its text is cut in the record, the log gets the record: megabytes in a line would stop its handlers.
         if ending.error is not None and len(ending.error.message) >= LONGEST_MESSAGE:
@@ -155,8 +155,8 @@ def _classify_error(error: BaseException, run: BaseRun) -> Ending:
     if is_task_cancelled(control):
         by = "by the job itself, by the application, or by its event loop shutting down"
         return _failed_ending(error, f"the job's task was cancelled, but not by cronsensus: {by}")
-    if _is_hopeless(kind):
-        return Ending(kind="raised", error=RunError(type=kind.__name__, message=_error_message(error)), hopeless=True)
+    if _is_permanent(kind):
+        return Ending(kind="raised", error=RunError(type=kind.__name__, message=_error_message(error)), permanent=True)
     return Ending(kind="raised", error=describe_error(error))
 
 
@@ -275,8 +275,8 @@ def _failed_ending(error: BaseException, message: str) -> Ending:
     return failed_ending(_kind_name(type(error)), message, traceback=_error_traceback(error))
 
 
-def _is_hopeless(kind: type[BaseException]) -> bool:
-    return issubclass(kind, CronsensusError) and kind.hopeless
+def _is_permanent(kind: type[BaseException]) -> bool:
+    return issubclass(kind, CronsensusError) and kind.permanent
 
 
 def _given_message(control: CronsensusError) -> str | None:
