@@ -78,7 +78,7 @@ def claims(store: MemoryStore, clock: ManualClock, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Heartbeat, "_beat_once", lambda *_: None)
     made = Claims(store, clock, name="me", release=lambda: "r1", lease=LEASE, fast_evidence=True)
     made._monitor = Noted()  # type: ignore[assignment]
-    monkeypatch.setattr(made.background, "add_act", lambda act: act())
+    monkeypatch.setattr(made.background, "add_call", lambda act: act())
     made.waiters = Noted()  # type: ignore[assignment]
     return made
 

@@ -72,7 +72,7 @@ def list_present(tx: Transaction, driver: BoundedConnection, place: Place, sessi
     """Return those of ``sessions`` of which a lock is held; ``None``: something stands between, or it is a replica."""
     asked = [(number, *names_of(place, session)) for number, session in enumerate(sessions)]
     rows = [row for sent in tx.send_rows("held_signs", asked) for row in sent.rows]
-    if any(row.copies or not _is_thread(driver, row.thread) for row in rows):
+    if any(row.is_replica or not _is_thread(driver, row.thread) for row in rows):
         return None
     return {sessions[row.place] for row in rows if row.holder is not None}
 
