@@ -483,7 +483,7 @@ def test_an_end_is_remembered_in_case_the_store_forgets_it(claims):
     held, _ = taken(claims)
     claims.record_end(held, outcome(held))
     key = held.claim.id, held.claim.token
-    assert claims._reconciliation._said.pop_end(key) == outcome(held)
+    assert claims._reconciliation._accepted.pop_end(key) == outcome(held)
 
 
 # --- calls that wait for calls ----------------------------------------------------------------------------------------

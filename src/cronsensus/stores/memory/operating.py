@@ -116,7 +116,7 @@ class OperatingVerbs(RoundVerbs):
 
     @writes
     def _retry(self, occurrence: int, *, by: str, why: str, again: bool) -> Enqueued:
-        """Create an occurrence with the work of a final one: of an enqueued run as enqueued, else as triggered by hand."""
+        """Create an occurrence with the work of a final one: enqueued if that was, else triggered by hand."""
         old = self._existing_occurrence(occurrence)
         newest = self._newest_retry(old)
         if newest is not old:

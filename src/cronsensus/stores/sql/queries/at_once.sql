@@ -28,7 +28,8 @@ closed AS (
     SET state = :state, reason = :reason, result = :result, error = :error, finished_at = asked.now, reserved = NULL,
         started_at = CASE WHEN o.reserved = 1 THEN greatest(o.started_at, asked.now - :ran) ELSE o.started_at END
     FROM asked
-    WHERE o.id = :occurrence AND o.namespace = :space AND o.token = :token AND o.session = :session AND o.state = 'running'
+    WHERE o.id = :occurrence AND o.namespace = :space AND o.token = :token AND o.session = :session
+        AND o.state = 'running'
     RETURNING o.token, o.id, o.attempt, o.session, o.node, o.started_at, o.finished_at
 )
 INSERT INTO cronsensus_runs (token, occurrence_id, attempt, session, node, started_at, finished_at, "end", reason, error)
