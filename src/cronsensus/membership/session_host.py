@@ -249,9 +249,7 @@ class SessionHost:
             store.close_session(lease.session)
         except StoreError as error:
             if held:
-                _log.warning(
-                    "what this process held could not be released, it is free when its lease ends: %s", error
-                )
+                _log.warning("what this process held could not be released, it is free when its lease ends: %s", error)
             else:
                 _log.debug("a session that held nothing could not be closed, it ends with its lease: %s", error)
 
