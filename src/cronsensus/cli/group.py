@@ -34,7 +34,7 @@ class Invocation:
     Attributes:
         program: how this command line is called; it may be another program's, such as ``manage.py cronsensus``.
         program_app: the application that it is for, if it is for one only.
-        told: what we have said; once is enough.
+        printed: the messages that were printed, so that each is printed once.
         scheduler: the application's, once it was loaded.
     """
 
@@ -45,7 +45,7 @@ class Invocation:
     namespace: str | None = None
     output: Literal["table", "json"] | None = None
     debug: bool = False
-    told: set[str] = field(default_factory=set)
+    printed: set[str] = field(default_factory=set)
     scheduler: Scheduler | None = None
 
     @classmethod

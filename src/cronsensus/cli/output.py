@@ -217,7 +217,7 @@ def print_message(text: str) -> None:
 
 def message_once(text: str) -> None:
     """Print a message once in a command."""
-    printed = Invocation.current().told
+    printed = Invocation.current().printed
     if text not in printed:
         printed.add(text)
         print_message(text)
