@@ -26,7 +26,7 @@ class StoreWait:
     """
 
     def __init__(self, attempt: Callable[[], object], give_up: Callable[[], None], what: str, log: Logger) -> None:
-        """Begin nothing yet.
+        """Prepare; nothing is tried yet.
 
         Args:
             attempt: a single try; it raises ``StoreError`` while the store is not available.
@@ -64,7 +64,7 @@ class StoreWait:
             self._thread.join(PATIENCE)
 
     def forked(self) -> None:
-        """Leave the waiting to the parent; a child has no thread for it."""
+        """Stop waiting in a forked child, which has no thread for it; the parent goes on."""
         self._thread = None
         atexit.unregister(self.cancel)
 

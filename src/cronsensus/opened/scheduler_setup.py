@@ -21,7 +21,7 @@ class Setup:
     settings: Settings
 
     def __init__(self, clock: Clock | None, digest: Callable[[], str]) -> None:
-        """Begin without settings; ``digest`` is the hash of all declared jobs."""
+        """Start without settings; ``digest`` returns the hash of all declared jobs."""
         self.given_clock = clock
         self._digest = digest
         self._release: str | None = None

@@ -16,7 +16,7 @@ class Forkable(Protocol):
     """Something that has to change in a forked child."""
 
     def forked(self) -> None:
-        """Make it usable in the child, where only the forking thread exists, and other threads' locks stay held."""
+        """Make this usable in the child, where only the forking thread exists, and locks of other threads stay held."""
 
 
 left_to_the_parent: list[object] = []
