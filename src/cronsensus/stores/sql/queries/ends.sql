@@ -24,26 +24,26 @@ INSERT INTO cronsensus_runs (token, occurrence_id, attempt, session, node, start
 {values: given.token, given.occurrence, given.attempt, given.session, given.node, given.started, given.ended, given.ending, given.reason, given.error};
 
 -- name: close_runs
--- rows: new_state text, new_reason text, new_result text, new_error text, started bigint, ended bigint, occurrence bigint, token bigint
+-- rows: new_state text, new_reason text, new_result text, new_error text, started bigint, ended bigint, occurrence bigint, claim_token bigint
 -- Close occurrences. Race: a takeover; the condition compares the token, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = given.new_state, reason = given.new_reason, result = given.new_result, error = given.new_error,
     started_at = given.started, finished_at = given.ended, reserved = NULL
 {rows_last}
-WHERE o.id = given.occurrence AND o.token = given.token AND 'running' = coalesce(o.state, '');
+WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
 -- name: retry_runs
--- rows: due bigint, new_reason text, new_error text, occurrence bigint, token bigint
+-- rows: due bigint, new_reason text, new_error text, occurrence bigint, claim_token bigint
 -- Make occurrences pending again after a failed attempt. Race: a takeover; the condition compares the token, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_at = NULL, progress_done = NULL,
     progress_total = NULL, failures = o.failures + 1, fingerprint = NULL, reason = given.new_reason,
     error = given.new_error, reserved = NULL
 {rows_last}
-WHERE o.id = given.occurrence AND o.token = given.token AND 'running' = coalesce(o.state, '');
+WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
 -- name: again_runs
--- rows: due bigint, new_reason text, new_note text, occurrence bigint, token bigint
+-- rows: due bigint, new_reason text, new_note text, occurrence bigint, claim_token bigint
 -- Make occurrences pending again without counting the attempt: they only check a condition again later. They no longer expire. Race: as above.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_at = NULL, progress_done = NULL,
@@ -51,10 +51,10 @@ SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_
     error = NULL, failures = CASE WHEN given.new_note IS NULL THEN o.failures ELSE 0 END, note = given.new_note,
     reserved = NULL
 {rows_last}
-WHERE o.id = given.occurrence AND o.token = given.token AND 'running' = coalesce(o.state, '');
+WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
 -- name: park_runs
--- rows: due bigint, new_parked_on text, new_reason text, new_listed bigint, occurrence bigint, token bigint
+-- rows: due bigint, new_parked_on text, new_reason text, new_listed bigint, occurrence bigint, claim_token bigint
 -- Park occurrences: they have no due time until they are woken, and their counts start at zero again. For a batch whose list is complete, the number of its items is written. Race: as above.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_at = NULL, progress_done = NULL,
@@ -62,58 +62,58 @@ SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_
     reason = given.new_reason, error = NULL, listed = coalesce(given.new_listed, o.listed),
     parked_on = given.new_parked_on, note = NULL, reserved = NULL
 {rows_last}
-WHERE o.id = given.occurrence AND o.token = given.token AND 'running' = coalesce(o.state, '');
+WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
 -- name: give_back_runs
--- rows: due bigint, occurrence bigint, token bigint
+-- rows: due bigint, occurrence bigint, claim_token bigint
 -- Release occurrences whose attempt has not started: pending again. Race: a takeover; the condition compares the token, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_at = NULL, progress_done = NULL,
     progress_total = NULL, attempt = o.attempt - 1, reason = NULL, reserved = NULL
 {rows_last}
-WHERE o.id = given.occurrence AND o.token = given.token AND 'running' = coalesce(o.state, '');
+WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
 -- name: give_up_runs
--- rows: new_reason text, ended bigint, occurrence bigint, token bigint
+-- rows: new_reason text, ended bigint, occurrence bigint, claim_token bigint
 -- Cancel occurrences whose attempt has not started. Race: as above.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = 'cancelled', attempt = o.attempt - 1, reason = given.new_reason, finished_at = given.ended, reserved = NULL
 {rows_last}
-WHERE o.id = given.occurrence AND o.token = given.token AND 'running' = coalesce(o.state, '');
+WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
 -- name: take_back_runs
--- rows: due bigint, new_crashes integer, new_reason text, occurrence bigint, token bigint
+-- rows: due bigint, new_crashes integer, new_reason text, occurrence bigint, claim_token bigint
 -- Make occurrences pending again whose attempt was cut off. Race: its end; the rows are locked, and the condition compares the token.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_at = NULL, progress_done = NULL,
     progress_total = NULL, crashes = given.new_crashes, reason = given.new_reason, reserved = NULL
 {rows_last}
-WHERE o.id = given.occurrence AND o.token = given.token AND 'running' = coalesce(o.state, '');
+WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
 -- name: cut_off_runs
--- rows: new_state text, new_crashes integer, new_reason text, ended bigint, occurrence bigint, token bigint
+-- rows: new_state text, new_crashes integer, new_reason text, ended bigint, occurrence bigint, claim_token bigint
 -- Close occurrences whose attempt was cut off. Race: as above.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = given.new_state, crashes = given.new_crashes, reason = given.new_reason, finished_at = given.ended,
     reserved = NULL
 {rows_last}
-WHERE o.id = given.occurrence AND o.token = given.token AND 'running' = coalesce(o.state, '');
+WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
 -- name: begin_reserved
--- rows: started bigint, occurrence bigint, token bigint
+-- rows: started bigint, occurrence bigint, claim_token bigint
 -- Record that reserved runs have started. Race: a takeover; the condition compares the token.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET started_at = given.started, reserved = NULL
 {rows_last}
-WHERE o.id = given.occurrence AND o.token = given.token AND 'running' = coalesce(o.state, '');
+WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
 -- name: note_progress
--- rows: done float8, total float8, occurrence bigint, token bigint
+-- rows: done float8, total float8, occurrence bigint, claim_token bigint
 -- Record the progress of runs. Race: a takeover; the condition compares the token.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET progress_done = given.done, progress_total = given.total
 {rows_last}
-WHERE o.id = given.occurrence AND o.token = given.token AND 'running' = coalesce(o.state, '');
+WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
 -- name: last_lines
 -- Read the numbers of the last log lines. Race: another line of the run; its occurrence is locked.
