@@ -502,13 +502,13 @@ def test_a_circle_of_calls_is_found_however_long_it_is(claims):
     assert claims._waits == {A: [B], B: [C]}
     claims.note_waiting((A, B), C)
     assert claims._waits == {A: [B, C], B: [C, C]}
-    claims.waits_no_more((A, B), C)
+    claims.end_waiting((A, B), C)
     assert claims._waits == {A: [B], B: [C]}
-    claims.waits_no_more((A,), C)
-    claims.waits_no_more((C,), A)
+    claims.end_waiting((A,), C)
+    claims.end_waiting((C,), A)
     assert claims._waits == {A: [B], B: [C]}
-    claims.waits_no_more((A,), B)
-    claims.waits_no_more((B,), C)
+    claims.end_waiting((A,), B)
+    claims.end_waiting((B,), C)
     assert claims._waits == {}
 
 

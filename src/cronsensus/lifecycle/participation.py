@@ -32,7 +32,7 @@ from cronsensus.lifecycle.signals import StopSignals
 from cronsensus.lifecycle.starting import Start, Tries
 from cronsensus.lifecycle.systemd import Systemd
 from cronsensus.process.background import PATIENCE, Whole
-from cronsensus.process.forking import is_being_spawned, left_to_the_parent, mind_forks
+from cronsensus.process.forking import is_being_spawned, left_to_the_parent, register_for_forks
 from cronsensus.process.interrupts import Event
 from cronsensus.process.logger import Logger
 from cronsensus.process.twins import start_on_a_thread
@@ -83,7 +83,7 @@ class Participation:
         self._since = 0.0
         self._failed: str | None = None
         self._of_the_parent = False
-        mind_forks(self)
+        register_for_forks(self)
 
     @property
     def node(self) -> Node | None:

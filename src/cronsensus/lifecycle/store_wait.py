@@ -9,7 +9,7 @@ from collections.abc import Callable
 from cronsensus.errors import CoordinationError, CronsensusError, StoreError
 from cronsensus.lifecycle.starting import may_come, pause_before
 from cronsensus.process.background import PATIENCE
-from cronsensus.process.forking import mind_forks
+from cronsensus.process.forking import register_for_forks
 from cronsensus.process.interrupts import Event
 from cronsensus.process.logger import Logger
 from cronsensus.timing.clock import SystemClock
@@ -51,7 +51,7 @@ class StoreWait:
         """Log the error, and go on trying in the background."""
         self._log_cause(error)
         self._thread = threading.Thread(target=self._try_until_over, name="cronsensus-store-wait", daemon=True)
-        mind_forks(self)
+        register_for_forks(self)
         atexit.register(self.cancel)
         self._thread.start()
 

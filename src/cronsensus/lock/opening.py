@@ -10,7 +10,7 @@ from cronsensus.errors import ConfigurationError, InvalidOption
 from cronsensus.lock.backend import LockBackend
 from cronsensus.lock.clients import Client, is_client, url_of
 from cronsensus.lock.in_store import StoreLockBackend
-from cronsensus.process.this_process import start_anew
+from cronsensus.process.this_process import call_after_fork
 from cronsensus.stores import missing_driver, open_store
 from cronsensus.stores.base import Store
 from cronsensus.timing.clock import SystemClock
@@ -128,4 +128,4 @@ def _in_child() -> None:
     _backends.clear()
 
 
-start_anew(_in_child)
+call_after_fork(_in_child)

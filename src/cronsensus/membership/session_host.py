@@ -34,7 +34,7 @@ from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.membership.session import of_this_process, open_session
 from cronsensus.model.session import Renewal
 from cronsensus.process.logger import Logger
-from cronsensus.process.this_process import start_anew
+from cronsensus.process.this_process import call_after_fork
 from cronsensus.stores.base import Store
 from cronsensus.timing.clock import Clock
 
@@ -361,4 +361,4 @@ def _in_child() -> None:
 
 
 atexit.register(_at_exit)
-start_anew(_in_child)
+call_after_fork(_in_child)

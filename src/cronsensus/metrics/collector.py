@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from cronsensus.errors import CronsensusError, InvalidOption
 from cronsensus.metrics.counting import Counting, counting_of, shares_a_folder
 from cronsensus.metrics.reading import Reader, Reading, rows_of
-from cronsensus.process.forking import mind_forks
+from cronsensus.process.forking import register_for_forks
 from cronsensus.process.logger import Logger
 from cronsensus.scheduler import Scheduler
 from cronsensus.stores.base import Store
@@ -55,7 +55,7 @@ class Metrics:
         self._counting: Counting | None = counting_of(source, patterns) if isinstance(source, Scheduler) else None
         self._clock: Clock = SystemClock()
         self._patterns = patterns
-        mind_forks(self)
+        register_for_forks(self)
         self.forked()
 
     def forked(self) -> None:

@@ -24,7 +24,7 @@ from cronsensus.metrics.reading import JOB, MOST_JOBS, chosen_by
 from cronsensus.model.job import is_internal
 from cronsensus.model.states import Origin
 from cronsensus.node.stats import NodeStats
-from cronsensus.process.forking import mind_forks
+from cronsensus.process.forking import register_for_forks
 from cronsensus.scheduler import Scheduler
 from cronsensus.timing.clock import SystemClock
 
@@ -64,7 +64,7 @@ class Counting:
         self._dropped_events = Counter("events_dropped", "Events that these counters did not receive.", **prefix)
         for result in ("won", "lost", "refused"):
             self._claims.labels(result)
-        mind_forks(self)
+        register_for_forks(self)
         self.forked()
         scheduler.on(RunStarted, self._count_start)
         scheduler.on(RunEnded, self._count_end)

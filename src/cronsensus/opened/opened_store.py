@@ -14,7 +14,7 @@ from cronsensus.config import Settings
 from cronsensus.errors import ConfigurationError, InvalidOption
 from cronsensus.opened.scheduler_setup import Setup
 from cronsensus.opened.waits import Waits
-from cronsensus.process.forking import left_to_the_parent, mind_forks
+from cronsensus.process.forking import left_to_the_parent, register_for_forks
 from cronsensus.process.logger import Logger
 from cronsensus.stores import open_store
 from cronsensus.stores.base import Span, Store
@@ -76,7 +76,7 @@ class OpenedStore:
         self._warns_of_memory = False
         self._migrated = False
         self.is_swapped = False
-        mind_forks(self)
+        register_for_forks(self)
         _all.add(self)
 
     @property

@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from cronsensus.process.interrupts import Condition
-from cronsensus.process.this_process import start_anew
+from cronsensus.process.this_process import call_after_fork
 from cronsensus.security.masking import mask
 
 ExcInfo: TypeAlias = bool | BaseException | tuple[type[BaseException], BaseException, TracebackType | None] | None
@@ -306,4 +306,4 @@ def _in_child() -> None:
     _writer = _Writer()  # the old lock may have been held, and its thread is the parent's
 
 
-start_anew(_in_child)
+call_after_fork(_in_child)

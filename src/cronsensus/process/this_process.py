@@ -2,8 +2,8 @@
 
 A forked child has its parent's objects, and none of its threads: locks may be held by nobody, and connections are the
 parent's. After gevent's patch locks switch to other greenlets; a lock from before the patch blocks all of them. In both
-cases these objects are made anew. After a fork Python calls what was given to ``start_anew``; after a fork in C, as
-uWSGI's, and after a patch, a start does, by ``catch_up``.
+cases these objects are made anew. After a fork Python calls what was given to ``call_after_fork``; after a fork in C,
+as uWSGI's, and after a patch, a start does, by ``catch_up``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ThisProcess:
         self.pid = os.getpid()
 
 
-def start_anew(act: _Act, *, before: _Act | None = None, in_parent: _Act | None = None) -> None:
+def call_after_fork(act: _Act, *, before: _Act | None = None, in_parent: _Act | None = None) -> None:
     """Call ``act`` in every forked child, and where gevent has patched the process since.
 
     Args:
@@ -77,4 +77,4 @@ def _has_greenlets() -> bool:
 _acts: list[_Act] = []
 _is_patched = _has_greenlets()
 this_process = ThisProcess()
-start_anew(this_process.ask_again)
+call_after_fork(this_process.ask_again)

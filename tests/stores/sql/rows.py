@@ -16,8 +16,9 @@ Row = dict[str, Any]
 
 ASKED: Row = {
     "space": "ours", "now": NOW, "lease_now": NOW, "boot": "epoch", "session": "s1", "owner": "s1", "holders": ["s1"],
-    "presumed": ["gone"], "occurrence": 1, "ids": [1], "token": 7, "claim_token": 7, "tokens": [7], "job": 5, "name": "name",
-    "wanted_key": "name", "time": NOW, "seen": 10, "seen_watermark": 10, "seen_revision": 3, "new_watermark": NOW,
+    "presumed": ["gone"], "occurrence": 1, "ids": [1], "token": 7, "claim_token": 7, "tokens": [7], "job": 5,
+    "name": "name", "wanted_key": "name", "time": NOW, "seen": 10, "seen_watermark": 10, "seen_revision": 3,
+    "new_watermark": NOW,
     "lock": "lock", "place": 0, "holder": "me", "until": NOW, "level": 4, "size": 9, "after_due": 10, "after_id": 1,
     "full": [90], "blocked": [5], "heads": [3], "new_state": "failed", "moment": NOW, "revised": 3, "before": 7,
     "seen_token": 7, "names": ["name"], "keys": ["name"],

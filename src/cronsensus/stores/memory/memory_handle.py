@@ -18,7 +18,7 @@ from cronsensus.payload.codec import read_call
 from cronsensus.process.background import Background
 from cronsensus.process.interrupts import Condition
 from cronsensus.process.logger import Logger
-from cronsensus.process.this_process import start_anew
+from cronsensus.process.this_process import call_after_fork
 from cronsensus.stores.clock_watch import BY_ITSELF, Looked
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, SessionRow, Space, World
 from cronsensus.stores.values import MOST_AHEAD
@@ -249,4 +249,4 @@ def _in_child() -> None:
     _background = Background("cronsensus-memory", most=1, log=Logger("cronsensus.stores"))
 
 
-start_anew(_in_child)
+call_after_fork(_in_child)

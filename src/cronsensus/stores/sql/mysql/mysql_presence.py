@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pymysql.err import MySQLError
 
 from cronsensus.errors import CronsensusError
-from cronsensus.process.this_process import start_anew
+from cronsensus.process.this_process import call_after_fork
 from cronsensus.stores.poller import Poller
 from cronsensus.stores.presence import detach_inherited
 from cronsensus.stores.sql.mysql.literals import literal_of
@@ -181,4 +181,4 @@ def _after_fork_in_child() -> None:
         sign.after_fork_in_child()
 
 
-start_anew(_after_fork_in_child)
+call_after_fork(_after_fork_in_child)
