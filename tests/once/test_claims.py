@@ -144,7 +144,7 @@ def test_a_process_is_idle_until_it_holds_asks_or_waits(claims):
     claims.record_end(held, outcome(held))
     assert claims.is_idle
     asking = Ticket()
-    claims._asked[asking] = WANTED.name
+    claims._acquiring_keys[asking] = WANTED.name
     assert not claims.is_idle
     asking.over = True
     assert claims.is_idle
@@ -290,7 +290,7 @@ def losing(claims, monkeypatch):
 def test_a_key_that_comes_and_goes_is_an_error_after_ten_looks(claims, monkeypatch):
     tries = losing(claims, monkeypatch)
     monkeypatch.setattr(claims, "_is_paused", lambda _: True)
-    with pytest.raises(StoreBusy, match="comes and goes"):
+    with pytest.raises(StoreBusy, match="acquired and freed again and again"):
         claims._acquire_once(WANTED, Ticket())
     assert len(tries) == 10
 
@@ -372,8 +372,8 @@ def test_a_look_gives_back_what_this_process_was_given_without_knowing(claims, m
     asking = Ticket()
     for asked, over, given in (("k", False, False), ("other", False, True), ("k", True, True)):
         asking.over = over
-        claims._asked.clear()
-        claims._asked[asking] = (SPEC.name, asked)
+        claims._acquiring_keys.clear()
+        claims._acquiring_keys[asking] = (SPEC.name, asked)
         said: list[Step] = []
         monkeypatch.setattr(MemoryStore, "step", lambda self, session, step, said=said: said.append(step))
         assert claims._was_left(seen) is given
