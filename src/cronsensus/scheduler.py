@@ -32,7 +32,7 @@ from cronsensus.model.job import JobDefaults, Policies, unknown_option
 from cronsensus.once.declaring import Guards
 from cronsensus.opened.opened_store import Holdings, OpenedStore, refuse_connection
 from cronsensus.opened.scheduler_setup import Setup
-from cronsensus.process.forking import mind_forks
+from cronsensus.process.forking import register_for_forks
 from cronsensus.security.masking import mask
 from cronsensus.startup.tasks import Startups
 from cronsensus.stores.base import Store
@@ -163,7 +163,7 @@ class Scheduler:
         self._declared = Declarations()
         self._setup = Setup(clock, self._declared.digest)
         self._bus = Bus(self._setup.clock, lambda: self.node_name)
-        mind_forks(self._bus)
+        register_for_forks(self._bus)
         self._opened = OpenedStore(self._setup, store, lambda: self._bus.span)
         self._subscriptions = Subscriptions(self._bus, self._opened)
         self._acts = acts = Acts(self._opened, self._declared, self._setup)

@@ -134,7 +134,7 @@ def test_prune_before_a_time_asks_first(cluster: Any, monkeypatch: pytest.Monkey
     assert "nothing was done" in answer.err
     assert "what ended before 2026-11-20 12:01:00Z is to be deleted, whatever each job's keep says" in answer.err
     assert "the same with --yes; or without --before, which goes by each job's keep" in answer.err
-    monkeypatch.setattr("cronsensus.cli.asking._somebody_is_there", lambda: True)
+    monkeypatch.setattr("cronsensus.cli.asking._has_terminal", lambda: True)
     answer = cluster("db", "prune", "--before", "now", stdin="n\n")
     assert answer.code == 1
     assert "Delete all of namespace 'default' that ended before 2026-11-20 12:01:10Z" in answer.err

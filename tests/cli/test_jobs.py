@@ -354,7 +354,7 @@ def test_an_unknown_job_is_a_usage_error(cluster: Any, arguments: list[str]) -> 
 def test_a_backfill_at_a_terminal_asks_first(
     cluster: Any, monkeypatch: pytest.MonkeyPatch, typed: str, created: int, code: int
 ) -> None:
-    monkeypatch.setattr("cronsensus.cli.asking._somebody_is_there", lambda: True)
+    monkeypatch.setattr("cronsensus.cli.asking._has_terminal", lambda: True)
     cluster.every("tick", "1m")
     answer = cluster("jobs", "backfill", "tick", "--from", "2026-11-20 11:58", stdin=typed)
     assert answer.code == code, answer

@@ -169,7 +169,7 @@ def test_since_is_how_long_ago_or_a_time_in_the_schedulers_zone():
     [
         ({"state": "broken"}, r"state='broken': choose of 'pending', .*'failed'"),
         ({"state": 5}, r"state=5: choose of 'pending'"),
-        ({"limit": 0}, r"limit=0: write 1 to 1000; the next page is after="),
+        ({"limit": 0}, r"limit=0: write 1 to 1000; for the next page write after="),
         ({"limit": 10_000}, r"limit=10000: write 1 to 1000"),
         ({"since": "yesterday"}, r"since='yesterday' is not a time; .*, or how long ago: '12h'"),
         ({"since": datetime(2026, 12, 1)}, r"since=.* has no time zone"),  # noqa: DTZ001

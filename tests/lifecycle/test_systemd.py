@@ -137,7 +137,7 @@ def test_where_nobody_listens_a_node_goes_on(environ: dict[str, str], caplog: py
     with Systemd(environ, Rounds()) as systemd:
         systemd.report_stopping()
         assert threading.active_count() - threads == len(environ)
-    assert ("was not told READY=1" in caplog.text) == bool(environ)
+    assert ("was not notified of READY=1" in caplog.text) == bool(environ)
 
 
 def test_a_watchdog_of_another_process_is_none_of_ours() -> None:

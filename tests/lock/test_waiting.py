@@ -174,7 +174,7 @@ def test_notification_after_the_last_waiter_left_is_received(queue, place):
 def test_acquire_without_a_notification_leaves_the_queue(queue, place):
     one = waiter(queue)
     one.join_queue()
-    one.has_acquired()
+    one.note_acquired()
     assert place.done == [("join", "name"), ("leave", "name")]
 
 
@@ -182,7 +182,7 @@ def test_queue_is_kept_while_other_local_waiters_wait(queue, place):
     one, other = waiter(queue), waiter(queue)
     one.join_queue()
     other.join_queue()
-    one.has_acquired()
+    one.note_acquired()
     assert ("leave", "name") not in place.done
     place.tell("name")
     assert other.wait(PATIENCE)

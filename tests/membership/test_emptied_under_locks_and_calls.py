@@ -72,7 +72,7 @@ def until(happened: Callable[[], object]) -> None:
 def place(
     request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Place]:
-    monkeypatch.setattr(session_host, "KNOWS_AFTER", 0.0)
+    monkeypatch.setattr(session_host, "IDENTIFY_AFTER", 0.0)
     caplog.set_level(logging.WARNING, "cronsensus")
     made = Place(request.param, caplog)
     yield made

@@ -307,7 +307,7 @@ def test_sign_of_another_part_lies_after_the_last_renewal_before_what_was_forgot
 def test_sign_before_there_is_a_session_is_none() -> None:
     watch = StoreWatch("n", stop=False)
     watch.note_sign_of_loss("a sign", START)
-    assert not watch.has_news
+    assert not watch.has_unrecorded_losses
 
 
 def test_signs_soon_after_each_other_are_of_one_loss() -> None:

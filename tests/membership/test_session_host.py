@@ -45,7 +45,7 @@ class Counted(Event):
 
 
 def test_a_lock_that_is_taken_and_released_all_the_time_does_not_wake_the_thread_each_time(monkeypatch):
-    monkeypatch.setattr(module, "KNOWS_AFTER", 0.0)  # or the thread looks in a second which store it is in
+    monkeypatch.setattr(module, "IDENTIFY_AFTER", 0.0)  # or the thread looks in a second which store it is in
     host = SessionHost(open_store("memory://woken"), SystemClock(), name="here")
     host._heartbeat._wake = wake = Counted()
     try:

@@ -16,7 +16,7 @@ from cronsensus.membership import session_host as module
 from cronsensus.membership.heartbeat import LONGEST_WAIT, SOONEST
 from cronsensus.membership.lease import IDLE_LEASE, MARGIN, Asked
 from cronsensus.membership.renewer import IDLE_RENEWAL
-from cronsensus.membership.session_host import ASK_AGAIN, IDLE_FOR, JOIN, KNOWS_AFTER, SessionHost
+from cronsensus.membership.session_host import IDENTIFY_AFTER, IDENTIFY_AGAIN, IDLE_FOR, JOIN_WITHIN, SessionHost
 from cronsensus.model.ids import new_id
 from cronsensus.model.ledger import STORE_EMPTIED, Identity
 from cronsensus.process.logger import flush
@@ -259,7 +259,7 @@ def test_close_ends_the_session_and_ignores_what_is_answered_later(scene: Scene)
     scene.host.close()
     assert held.lost == ["this process let go of its session"]
     assert scene.open() == []
-    assert scene.beat.joined == [JOIN]
+    assert scene.beat.joined == [JOIN_WITHIN]
     assert scene.host.monitor.timer.closed
     renewer.request_renewal()
     renewer.renew(scene.store)
@@ -341,9 +341,9 @@ def test_session_ends_with_its_process_and_not_with_a_forked_child_of_it(tmp_pat
 def test_store_is_asked_which_it_is_a_while_after_the_session_was_opened(scene: Scene) -> None:
     assert scene.host._check_store(scene.store) == LONGEST_WAIT, "there is no session"
     lease = scene.host.pin_session()
-    assert scene.host._check_store(scene.store) == KNOWS_AFTER
+    assert scene.host._check_store(scene.store) == IDENTIFY_AFTER
     assert "identity" not in scene.store.asked
-    scene.clock.advance(KNOWS_AFTER)
+    scene.clock.advance(IDENTIFY_AFTER)
     assert scene.host._check_store(scene.store) == LONGEST_WAIT
     assert scene.store.asked.count("identity") == 1
     assert scene.host._check_store(scene.store) == LONGEST_WAIT
@@ -360,21 +360,21 @@ def test_store_that_cannot_say_which_it_is_is_asked_again_and_missing_tables_are
     first = stopping.hold()
     stopping.host._loss._session = "before"
     stopping.store.raises = {"identity": StoreUnavailable("away")}
-    stopping.clock.advance(KNOWS_AFTER)
-    assert stopping.host._check_store(stopping.store) == ASK_AGAIN
+    stopping.clock.advance(IDENTIFY_AFTER)
+    assert stopping.host._check_store(stopping.store) == IDENTIFY_AGAIN
     assert first.lost == []
     stopping.store.raises = {"identity": SchemaMismatch("no tables")}
-    assert stopping.host._check_store(stopping.store) == ASK_AGAIN
+    assert stopping.host._check_store(stopping.store) == IDENTIFY_AGAIN
     assert first.lost == ["the store was emptied"]
 
 
 def test_loss_that_is_found_is_told_to_the_store_and_soon(scene: Scene) -> None:
     scene.hold()
-    scene.renew(KNOWS_AFTER)
+    scene.renew(IDENTIFY_AFTER)
     scene.empty()
     scene.clock.advance(TRUST)
     scene.hold()
-    scene.clock.advance(KNOWS_AFTER)
+    scene.clock.advance(IDENTIFY_AFTER)
     assert scene.host._check_store(scene.store) == SOONEST
     scene.host._check_store(scene.store)
     assert [entry.action for entry in scene.store.trail(target="")].count(STORE_EMPTIED) == 1

@@ -15,7 +15,15 @@ from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
 from cronsensus.once import acquiring as module
-from cronsensus.once.acquiring import FIRST_PAUSE, GROWTH, LONGEST_PAUSE, LOOK_AGAIN, _Waiting, acquire, release_claim
+from cronsensus.once.acquiring import (
+    FIRST_PAUSE,
+    GROWTH,
+    LONGEST_PAUSE,
+    POLL_IN_QUEUE,
+    _Waiting,
+    acquire,
+    release_claim,
+)
 from cronsensus.once.call_key import CallKey
 from cronsensus.once.waiters import JOIN_AFTER
 from cronsensus.outside.owned_claim import OwnedClaim, Ticket
@@ -70,7 +78,7 @@ class Fake:
         if self.circle:
             raise ConfigurationError("a circle")
 
-    def waits_no_more(self, chain: Any, name: Any) -> None:
+    def end_waiting(self, chain: Any, name: Any) -> None:
         self.told.append(("waits no more", chain, name))
 
     def add_waiter(self, occurrence: int) -> Waiter:
@@ -283,7 +291,7 @@ def test_wait_backs_off_until_it_joins_the_queue(claims, running):
     assert claims.waiter.joined == 0
     assert news(wait, claims) == []
     assert claims.waiter.joined == 1
-    assert sum(news(wait, claims)) == pytest.approx(LOOK_AGAIN, abs=1e-4)
+    assert sum(news(wait, claims)) == pytest.approx(POLL_IN_QUEUE, abs=1e-4)
     assert news(wait, claims, told=lambda: True)
     assert news(wait, claims) == [], "who was told is out of the line, and stands again"
     assert claims.waiter.joined == 2
@@ -318,8 +326,8 @@ def test_wait_naps_and_does_not_outlast_its_timeout(claims, running):
     wait = waiting(claims, running)
     wait._has_joined = True
     pauses = news(wait, claims)
-    assert sum(pauses) == pytest.approx(LOOK_AGAIN, abs=1e-4)
-    assert max(pauses) == pytest.approx(min(NAP, LOOK_AGAIN))
+    assert sum(pauses) == pytest.approx(POLL_IN_QUEUE, abs=1e-4)
+    assert max(pauses) == pytest.approx(min(NAP, POLL_IN_QUEUE))
     assert all(pause > 0 for pause in pauses)
 
 

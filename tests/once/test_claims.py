@@ -78,7 +78,7 @@ def claims(store: MemoryStore, clock: ManualClock, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Heartbeat, "_beat_once", lambda *_: None)
     made = Claims(store, clock, name="me", release=lambda: "r1", lease=LEASE, fast_evidence=True)
     made._monitor = Noted()  # type: ignore[assignment]
-    monkeypatch.setattr(made.background, "add_act", lambda act: act())
+    monkeypatch.setattr(made.background, "add_call", lambda act: act())
     made.waiters = Noted()  # type: ignore[assignment]
     return made
 
@@ -144,7 +144,7 @@ def test_a_process_is_idle_until_it_holds_asks_or_waits(claims):
     claims.record_end(held, outcome(held))
     assert claims.is_idle
     asking = Ticket()
-    claims._asked[asking] = WANTED.name
+    claims._acquiring_keys[asking] = WANTED.name
     assert not claims.is_idle
     asking.over = True
     assert claims.is_idle
@@ -290,7 +290,7 @@ def losing(claims, monkeypatch):
 def test_a_key_that_comes_and_goes_is_an_error_after_ten_looks(claims, monkeypatch):
     tries = losing(claims, monkeypatch)
     monkeypatch.setattr(claims, "_is_paused", lambda _: True)
-    with pytest.raises(StoreBusy, match="comes and goes"):
+    with pytest.raises(StoreBusy, match="acquired and freed again and again"):
         claims._acquire_once(WANTED, Ticket())
     assert len(tries) == 10
 
@@ -372,8 +372,8 @@ def test_a_look_gives_back_what_this_process_was_given_without_knowing(claims, m
     asking = Ticket()
     for asked, over, given in (("k", False, False), ("other", False, True), ("k", True, True)):
         asking.over = over
-        claims._asked.clear()
-        claims._asked[asking] = (SPEC.name, asked)
+        claims._acquiring_keys.clear()
+        claims._acquiring_keys[asking] = (SPEC.name, asked)
         said: list[Step] = []
         monkeypatch.setattr(MemoryStore, "step", lambda self, session, step, said=said: said.append(step))
         assert claims._was_left(seen) is given
@@ -483,7 +483,7 @@ def test_an_end_is_remembered_in_case_the_store_forgets_it(claims):
     held, _ = taken(claims)
     claims.record_end(held, outcome(held))
     key = held.claim.id, held.claim.token
-    assert claims._reconciliation._said.pop_end(key) == outcome(held)
+    assert claims._reconciliation._accepted.pop_end(key) == outcome(held)
 
 
 # --- calls that wait for calls ----------------------------------------------------------------------------------------
@@ -502,13 +502,13 @@ def test_a_circle_of_calls_is_found_however_long_it_is(claims):
     assert claims._waits == {A: [B], B: [C]}
     claims.note_waiting((A, B), C)
     assert claims._waits == {A: [B, C], B: [C, C]}
-    claims.waits_no_more((A, B), C)
+    claims.end_waiting((A, B), C)
     assert claims._waits == {A: [B], B: [C]}
-    claims.waits_no_more((A,), C)
-    claims.waits_no_more((C,), A)
+    claims.end_waiting((A,), C)
+    claims.end_waiting((C,), A)
     assert claims._waits == {A: [B], B: [C]}
-    claims.waits_no_more((A,), B)
-    claims.waits_no_more((B,), C)
+    claims.end_waiting((A,), B)
+    claims.end_waiting((B,), C)
     assert claims._waits == {}
 
 

@@ -63,7 +63,7 @@ def test_a_call_that_is_pruned_between_the_two_looks_runs_or_says_so(scheduler, 
     monkeypatch.setattr(Claims, "read_occurrence", pruned_before)
     assert work() == 2, "it said None, and ran nothing"
     monkeypatch.setattr(Claims, "read_occurrence", lambda *_: None)
-    with pytest.raises(StoreBusy, match="comes and goes"):
+    with pytest.raises(StoreBusy, match="acquired and freed again and again"):
         work()
 
 

@@ -37,7 +37,7 @@ def place(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scheduler]:
 def nothing_is_left(scheduler: Scheduler) -> bool:
     claims = scheduler._opened.claims()
     running = scheduler.store.occurrences(OccurrenceFilter(states=(State.RUNNING,)))
-    return not (running or claims._held or claims._asked or claims._waits)
+    return not (running or claims._held or claims._acquiring_keys or claims._waits)
 
 
 async def soon(condition: Callable[[], object]) -> None:

@@ -18,7 +18,7 @@ TOO_LATE = 60.0
 @pytest.fixture
 def joined(monkeypatch):
     """No call in the wait queue polls for the length of a test. Released once by each call that joins it."""
-    monkeypatch.setattr(acquiring, "LOOK_AGAIN", TOO_LATE)
+    monkeypatch.setattr(acquiring, "POLL_IN_QUEUE", TOO_LATE)
     in_line, join = threading.Semaphore(0), acquiring._Waiting._join_queue
 
     def noted(self):

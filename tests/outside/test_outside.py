@@ -237,7 +237,7 @@ def test_what_ended_before_the_close_is_recorded_and_told_as_such(mine: Process)
     [won] = mine.keys("done")
     assert isinstance(won, Won)
     told: queue.Queue[bool] = queue.Queue()
-    mine.outside._settles = True  # its thread has not come to it
+    mine.outside._is_recording = True  # its thread has not come to it
     mine.outside.settle(won, DONE, told.put)
     mine.outside.close(wait=timedelta(0))
     assert told.get(timeout=PATIENCE) is True
@@ -272,19 +272,19 @@ def test_who_cannot_be_told_hurts_no_neighbour(mine: Process, caplog: pytest.Log
     def closed(_: bool) -> None:
         raise ConnectionError("the channel is closed")
 
-    mine.outside._settles = True
+    mine.outside._is_recording = True
     mine.outside.settle(won[0], DONE, closed)
     for one in won[1:]:
         mine.outside.settle(one, DONE, told.put)
     mine.outside._record_ends()
     assert [told.get(timeout=PATIENCE) for _ in won[1:]] == [True, True]
     assert set(states(mine).values()) == {State.SUCCEEDED}
-    assert "could not be told" in caplog.text
+    assert "the callback for the recorded end" in caplog.text
 
 
 def test_a_key_that_cannot_be_is_an_error_of_who_asked_for_it_alone(mine: Process) -> None:
     got: queue.Queue[Answer | Exception] = queue.Queue()
-    mine.outside._asks = True
+    mine.outside._is_acquiring = True
     mine.outside.acquire_soon((QUEUE, AskNamed(QUEUE.name, key="good")), got.put)
     with pytest.raises(InvalidOption):
         mine.outside.acquire_soon((QUEUE, AskNamed(QUEUE.name, key="k" * 100_000)), got.put)

@@ -33,14 +33,14 @@ def its_time_has_come(plan, until):
 class NoWatermark(MemoryStore):
     """Carries out a plan although another node was faster."""
 
-    def _still_holds(self, plan, job, until):
+    def _is_plan_current(self, plan, job, until):
         return job.fires and plan.revision == job.revision and its_time_has_come(plan, until)
 
 
 class FiresWhilePaused(MemoryStore):
     """Carries out a plan although the job was paused or retired meanwhile."""
 
-    def _still_holds(self, plan, job, until):
+    def _is_plan_current(self, plan, job, until):
         seen = (plan.watermark_seen, plan.active_seen)
         return seen == (job.watermark, job.active) and its_time_has_come(plan, until)
 
@@ -48,7 +48,7 @@ class FiresWhilePaused(MemoryStore):
 class NoActiveCheck(MemoryStore):
     """Carries out a plan although other occurrences became active meanwhile."""
 
-    def _still_holds(self, plan, job, until):
+    def _is_plan_current(self, plan, job, until):
         seen = (plan.watermark_seen, plan.revision)
         return job.fires and seen == (job.watermark, job.revision) and its_time_has_come(plan, until)
 
@@ -72,7 +72,7 @@ class NoTokenCheck(MemoryStore):
 class ForgetsFirstAnswer(MemoryStore):
     """Refuses a result that is sent again because its answer was lost."""
 
-    def _answer_again(self, outcome):
+    def _repeat_answer(self, outcome):
         row = self._space.occurrences.get(outcome.id)
         return Settled(outcome.id, outcome.token, accepted=False, state=None if row is None else row.state)
 
@@ -200,9 +200,9 @@ class TokensRepeat(MemoryStore):
 class HearsAnybody(MemoryStore):
     """Writes down what attempts say that are not current any more."""
 
-    def _note_one(self, note):
+    def _record_note(self, note):
         row = self._space.occurrences.get(note.id)
-        return row is not None and super()._note_one(dataclasses.replace(note, token=row.token, session=row.session))
+        return row is not None and super()._record_note(dataclasses.replace(note, token=row.token, session=row.session))
 
 
 class LocksWithoutLooking(MemoryStore):

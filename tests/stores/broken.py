@@ -63,8 +63,9 @@ class NoWatermark(BrokenStore):
 
     rejected_by = "test_a_replica_that_slept_until_everything_was_pruned_repeats_nothing"
 
-    def _still_holds(self, plan: Plan, job: JobRow, until: datetime) -> bool:
-        return super()._still_holds(replace(plan, watermark_seen=job.watermark, watermark=job.watermark), job, until)
+    def _is_plan_current(self, plan: Plan, job: JobRow, until: datetime) -> bool:
+        changed = replace(plan, watermark_seen=job.watermark, watermark=job.watermark)
+        return super()._is_plan_current(changed, job, until)
 
 
 class NoRevision(BrokenStore):
@@ -72,8 +73,8 @@ class NoRevision(BrokenStore):
 
     rejected_by = "test_a_plan_made_on_an_older_revision_loses_whole"
 
-    def _still_holds(self, plan: Plan, job: JobRow, until: datetime) -> bool:
-        return super()._still_holds(replace(plan, revision=job.revision), job, until)
+    def _is_plan_current(self, plan: Plan, job: JobRow, until: datetime) -> bool:
+        return super()._is_plan_current(replace(plan, revision=job.revision), job, until)
 
 
 class NoDefinition(BrokenStore):
@@ -81,8 +82,8 @@ class NoDefinition(BrokenStore):
 
     rejected_by = "test_a_plan_made_on_another_definition_of_the_same_revision_loses_whole"
 
-    def _still_holds(self, plan: Plan, job: JobRow, until: datetime) -> bool:
-        return super()._still_holds(replace(plan, definition=""), job, until)
+    def _is_plan_current(self, plan: Plan, job: JobRow, until: datetime) -> bool:
+        return super()._is_plan_current(replace(plan, definition=""), job, until)
 
 
 class TokensBelowTheClock(BrokenStore):
@@ -130,8 +131,8 @@ class NoActive(BrokenStore):
 
     rejected_by = "test_a_plan_that_saw_another_number_of_active_occurrences_loses_whole"
 
-    def _still_holds(self, plan: Plan, job: JobRow, until: datetime) -> bool:
-        return super()._still_holds(replace(plan, active_seen=job.active), job, until)
+    def _is_plan_current(self, plan: Plan, job: JobRow, until: datetime) -> bool:
+        return super()._is_plan_current(replace(plan, active_seen=job.active), job, until)
 
 
 class FiresPausedJobs(BrokenStore):
@@ -139,10 +140,10 @@ class FiresPausedJobs(BrokenStore):
 
     rejected_by = "test_a_plan_for_a_paused_job_loses_whole"
 
-    def _still_holds(self, plan: Plan, job: JobRow, until: datetime) -> bool:
+    def _is_plan_current(self, plan: Plan, job: JobRow, until: datetime) -> bool:
         paused, job.paused_at = job.paused_at, None
         try:
-            return super()._still_holds(plan, job, until)
+            return super()._is_plan_current(plan, job, until)
         finally:
             job.paused_at = paused
 
@@ -154,15 +155,15 @@ class FiresInTwoSteps(BrokenStore):
     gap = Gap()
 
     def _step(self, session: str, step: Step) -> Done:
-        won = tuple(self._fire_one(plan, self._now()) for plan in step.plans)
+        won = tuple(self._fire_plan(plan, self._now()) for plan in step.plans)
         return replace(super()._step(session, replace(step, plans=())), carried_out=won)
 
-    def _fire_one(self, plan: Plan, until: datetime) -> bool:
+    def _fire_plan(self, plan: Plan, until: datetime) -> bool:
         with self._changed:
             job = self._space.jobs_by_id.get(plan.job_id)
-            if job is None or not self._still_holds(plan, job, until):
+            if job is None or not self._is_plan_current(plan, job, until):
                 return False
-            self._carry_out(plan, job)
+            self._create_planned(plan, job)
         self.gap.wait_for_company()
         with self._changed:
             self._move_watermark(plan, job)
@@ -174,8 +175,8 @@ class FiresTooEarly(BrokenStore):
 
     rejected_by = "test_nothing_is_fired_or_claimed_further_ahead_than_asked"
 
-    def _still_holds(self, plan: Plan, job: JobRow, until: datetime) -> bool:
-        return super()._still_holds(replace(plan, not_before=None), job, until)
+    def _is_plan_current(self, plan: Plan, job: JobRow, until: datetime) -> bool:
+        return super()._is_plan_current(replace(plan, not_before=None), job, until)
 
 
 class StartsBeforeItIsDue(BrokenStore):
@@ -192,10 +193,10 @@ class BringsBackAtOnce(BrokenStore):
 
     rejected_by = "test_a_run_claimed_ahead_and_given_back_is_not_claimed_early"
 
-    def _take_back(self, one: GiveBack) -> bool:
+    def _release_claim(self, one: GiveBack) -> bool:
         row = self._space.occurrences[one.claim.id]
         row.due_at = min(row.due_at, self._now())
-        return super()._take_back(one)
+        return super()._release_claim(one)
 
 
 class LooksAtTheOldest(BrokenStore):
@@ -381,10 +382,10 @@ class ClaimKeepsLongLease(BrokenStore):
 
     rejected_by = "test_a_claim_that_takes_something_shortens_a_long_lease"
 
-    def _take_due(self, session: str, *wanted: Any) -> list[Claim]:
+    def _claim_due(self, session: str, *wanted: Any) -> list[Claim]:
         holder = self._live_session(session)
         until = holder.until
-        claims = super()._take_due(session, *wanted)
+        claims = super()._claim_due(session, *wanted)
         holder.until = max(holder.until, until)
         return claims
 
@@ -465,8 +466,8 @@ class FinishNotIdempotent(BrokenStore):
 
     rejected_by = "test_repeating_gives_the_first_answer_and_writes_nothing"
 
-    def _answer_again(self, end: End) -> Settled:
-        return structs.replace(super()._answer_again(end), accepted=False)
+    def _repeat_answer(self, end: End) -> Settled:
+        return structs.replace(super()._repeat_answer(end), accepted=False)
 
 
 class FinishesOneByOne(BrokenStore):
@@ -485,10 +486,10 @@ class ReleaseCostsAnAttempt(BrokenStore):
 
     rejected_by = "test_a_release_gives_the_attempt_back"
 
-    def _release_one(self, claim: Claim) -> bool:
+    def _release_unstarted(self, claim: Claim) -> bool:
         row = self._space.occurrences[claim.id]
         attempt = row.attempt
-        released = super()._release_one(claim)
+        released = super()._release_unstarted(claim)
         row.attempt = attempt
         return released
 
@@ -499,7 +500,7 @@ class CutOffRunsAreUnbegun(BrokenStore):
     rejected_by = "test_a_run_that_its_node_could_not_hold_counts_as_a_crash"
 
     def _release_cut(self, claim: Claim, cut: Cut) -> bool:
-        return self._release_one(claim)
+        return self._release_unstarted(claim)
 
 
 class StoppedRunsAreCrashes(BrokenStore):
@@ -936,12 +937,12 @@ class GuestsTakeTurns(BrokenStore):
 
     rejected_by = "test_a_guest_takes_no_turn"
 
-    def _takes_turns(self, session: SessionRow) -> bool:
+    def _is_live_node(self, session: SessionRow) -> bool:
         return self._is_alive(session)
 
     def open_session(self, session: SessionSpec, *, lease: timedelta) -> datetime:
         opened = super().open_session(session, lease=lease)
-        self._space.turning[session.id] = self._space.open[session.id]
+        self._space.open_nodes[session.id] = self._space.open[session.id]
         return opened
 
 
@@ -1133,7 +1134,7 @@ class AcquiresWhatPlansDecide(BrokenStore):
     rejected_by = "test_the_times_of_a_trigger_are_not_to_be_had"
 
     @staticmethod
-    def _is_kept_elsewhere(job: JobRow, time: datetime) -> bool:
+    def _has_other_keeper(job: JobRow, time: datetime) -> bool:
         return True
 
 
@@ -1143,7 +1144,7 @@ class AcquiresPastWhatIsOwed(BrokenStore):
     rejected_by = "test_acquiring_passes_over_no_time_that_an_earlier_trigger_left_undecided"
 
     @staticmethod
-    def _may_pass_to(job: JobRow, time: datetime) -> bool:
+    def _may_advance_watermark(job: JobRow, time: datetime) -> bool:
         return job.spec.trigger is None and time > job.watermark
 
 
@@ -1214,7 +1215,7 @@ class KeepsUntilSomebodyPrunes(BrokenStore):
     rejected_by = "test_a_key_that_was_kept_long_enough_is_acquired_anew_without_a_prune"
 
     @staticmethod
-    def _is_over(row: OccurrenceRow, now: datetime) -> bool:
+    def _is_past_keep(row: OccurrenceRow, now: datetime) -> bool:
         return False
 
 
@@ -1224,7 +1225,7 @@ class ForgetsTooEarly(BrokenStore):
     rejected_by = "test_a_key_is_not_acquired_again_before_it_was_kept_long_enough"
 
     @staticmethod
-    def _is_over(row: OccurrenceRow, now: datetime) -> bool:
+    def _is_past_keep(row: OccurrenceRow, now: datetime) -> bool:
         return row.finished_at is not None
 
 
@@ -1242,11 +1243,11 @@ class TheLastFingerprintStands(BrokenStore):
 
     rejected_by = "test_an_attempt_that_was_cut_off_leaves_its_fingerprint"
 
-    def _take_named(self, ask: AskNamed, *who: Any) -> Claim | NotWon:
+    def _claim_named(self, ask: AskNamed, *who: Any) -> Claim | NotWon:
         row = self._space.jobs[ask.job].keys.get(ask.named.key)
         if row is not None and row.state is State.PENDING:
             row.fingerprint = None
-        return super()._take_named(ask, *who)
+        return super()._claim_named(ask, *who)
 
 
 class FingerprintsOutliveFailures(BrokenStore):
@@ -1288,7 +1289,7 @@ class FiresForTheLost(BrokenStore):
             return super()._step(session, step)
         with self._changed:
             done = super()._step(session, replace(step, plans=()))
-            return replace(done, carried_out=tuple(self._fire_one(plan, self._now()) for plan in step.plans))
+            return replace(done, carried_out=tuple(self._fire_plan(plan, self._now()) for plan in step.plans))
 
 
 class ClaimsBeforeResults(BrokenStore):
@@ -1361,8 +1362,8 @@ class OldestFirst(BrokenStore):
 
     rejected_by = "test_the_schedule_and_people_come_first_then_what_was_enqueued_then_items_and_backfill"
 
-    def _take_due(self, session: str, want: Want, until: datetime) -> list[Claim]:
-        return super()._take_due(session, replace(want, oldest=True), until)
+    def _claim_due(self, session: str, want: Want, until: datetime) -> list[Claim]:
+        return super()._claim_due(session, replace(want, oldest=True), until)
 
 
 class NeverTheOldest(BrokenStore):
@@ -1370,8 +1371,8 @@ class NeverTheOldest(BrokenStore):
 
     rejected_by = "test_without_classes_the_oldest_of_a_priority_comes_first"
 
-    def _take_due(self, session: str, want: Want, until: datetime) -> list[Claim]:
-        return super()._take_due(session, replace(want, oldest=False), until)
+    def _claim_due(self, session: str, want: Want, until: datetime) -> list[Claim]:
+        return super()._claim_due(session, replace(want, oldest=False), until)
 
 
 class RetriesOvertake(BrokenStore):
@@ -1415,7 +1416,7 @@ class FiresWhateverIsPlanned(BrokenStore):
 
     rejected_by = "test_the_same_plan_wins_once"
 
-    def _still_holds(self, plan: Plan, job: JobRow, until: datetime) -> bool:
+    def _is_plan_current(self, plan: Plan, job: JobRow, until: datetime) -> bool:
         return True
 
 
@@ -1424,8 +1425,8 @@ class WritesNoVerdicts(BrokenStore):
 
     rejected_by = "test_a_plan_writes_its_verdicts"
 
-    def _carry_out(self, plan: Plan, job: JobRow) -> None:
-        super()._carry_out(replace(plan, verdicts=()), job)
+    def _create_planned(self, plan: Plan, job: JobRow) -> None:
+        super()._create_planned(replace(plan, verdicts=()), job)
 
 
 class ClaimsWhatRuns(BrokenStore):
@@ -1433,11 +1434,11 @@ class ClaimsWhatRuns(BrokenStore):
 
     rejected_by = "test_a_claimed_occurrence_is_not_claimed_again"
 
-    def _take_due(self, session: str, *wanted: Any) -> list[Claim]:
+    def _claim_due(self, session: str, *wanted: Any) -> list[Claim]:
         for row in list(self._space.occurrences.values()):
             if row.state is State.RUNNING:
                 self._space.put_back(row, row.due_at)
-        return super()._take_due(session, *wanted)
+        return super()._claim_due(session, *wanted)
 
 
 class AcquiresOfPausedJobs(BrokenStore):
@@ -1445,11 +1446,11 @@ class AcquiresOfPausedJobs(BrokenStore):
 
     rejected_by = "test_no_time_of_a_paused_job_is_won_but_what_stood_before_and_what_has_a_key"
 
-    def _take_named(self, ask: AskNamed, *who: Any) -> Claim | NotWon:
+    def _claim_named(self, ask: AskNamed, *who: Any) -> Claim | NotWon:
         row = self._space.jobs[ask.job]
         paused, row.paused_at = row.paused_at, None
         try:
-            return super()._take_named(ask, *who)
+            return super()._claim_named(ask, *who)
         finally:
             row.paused_at = paused
 
@@ -1505,7 +1506,7 @@ class MakesRunsForNobody(BrokenStore):
 
     rejected_by = "test_what_only_other_programs_run_is_made_by_nobody_else"
 
-    def _job_for_people(self, name: str) -> JobRow:
+    def _job_open_to_callers(self, name: str) -> JobRow:
         return self._living_job(name)
 
 

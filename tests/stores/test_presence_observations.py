@@ -80,11 +80,11 @@ class Answering:
         return [self.sent]
 
 
-@pytest.mark.parametrize("copies", [False, True])
-def test_a_server_that_copies_another_one_tells_nothing_of_signs(copies: bool) -> None:
+@pytest.mark.parametrize("is_replica", [False, True])
+def test_a_replica_shows_nothing_of_signs(is_replica: bool) -> None:
     driver: Any = SimpleNamespace(greeted_by=5)
-    mysql: Any = Answering(copies=int(copies), thread=5, place=0, holder=9)
-    postgres: Any = Answering(copies=copies, sign=None)
+    mysql: Any = Answering(is_replica=int(is_replica), thread=5, place=0, holder=9)
+    postgres: Any = Answering(is_replica=is_replica, sign=None)
     place = ("database", "namespace")
-    assert present_on_mysql(mysql, driver, place, ["s"]) == (None if copies else {"s"})
-    assert present_on_postgres(postgres, place, ["s"]) == (None if copies else set())
+    assert present_on_mysql(mysql, driver, place, ["s"]) == (None if is_replica else {"s"})
+    assert present_on_postgres(postgres, place, ["s"]) == (None if is_replica else set())

@@ -201,12 +201,12 @@ def plans_hold_without(**what: Callable[[Any, int], Any]) -> Patch:
     """Fire what was planned on something else, as far as the named parts of a plan go."""
 
     def patched(patch: pytest.MonkeyPatch) -> None:
-        holds = firing._still_holds
+        holds = firing._is_plan_current
 
         def anyway(plan: Plan, row: Any, active: int, until: int) -> bool:
             return holds(replace(plan, **{name: now(row, active) for name, now in what.items()}), row, active, until)
 
-        patch.setattr(firing, "_still_holds", anyway)
+        patch.setattr(firing, "_is_plan_current", anyway)
 
     return patched
 

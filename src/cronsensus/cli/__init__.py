@@ -32,7 +32,7 @@ COMMANDS = {
         "runs": "List, show, retry and cancel runs; read their logs.",
         "nodes": "List and drain nodes.",
         "locks": "List held locks.",
-        "alerts": "See who is told of what, try it, mute a job.",
+        "alerts": "List the alerts, send a test message, mute a job.",
         "trail": "Show who did what, and why.",
         "once": "Forget what is recorded of a call of a guarded function.",
     },

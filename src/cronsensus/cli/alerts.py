@@ -1,4 +1,4 @@
-"""``cronsensus alerts``: who is told of what, a test of it, and silence for a job."""
+"""``cronsensus alerts``: list the alerts, send a test message, mute a job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cronsensus.scheduler import Scheduler
 
 @click.group(cls=Group)
 def alerts() -> None:
-    """See who is told of what, try it, and mute a job.
+    """List the alerts of an application, send test messages, and mute a job.
 
     cronsensus alerts list myapp:scheduler
     cronsensus alerts test myapp:scheduler
@@ -53,8 +53,8 @@ def list_(name: str | None) -> None:
     try:
         with opened_store() as store:
             muted = list_muted(store)
-    except StoreError as error:  # perhaps no node has made it yet; the alerts are known all the same
-        print_message(f"what is muted is not known: {error}")
+    except StoreError as error:  # no node may have made the store yet; the alerts are known without it
+        print_message(f"muted jobs cannot be read: {error}")
         muted = []
     rows = [
         {"name": alert.name, "on": list(alert.on), "jobs": list(alert.jobs), "target": alert.shown_target}
@@ -87,7 +87,7 @@ def list_(name: str | None) -> None:
 @click.argument("name", required=False, metavar="[APP]", shell_complete=complete_app)
 @click.option("--alert", metavar="NAME", help="Only this one.")
 def test(name: str | None, alert: str | None) -> int:
-    """Send a message by each alert, from here, and say whether it was taken.
+    """Send a test message by each alert, from this machine, and print whether it was accepted.
 
     cronsensus alerts test myapp:scheduler
     """
@@ -101,8 +101,8 @@ def test(name: str | None, alert: str | None) -> int:
         if alert in {None, declared.name}:
             failed[declared.name] = known.try_out(declared, scheduler.settings.namespace)
     if not output.printed_json({"sent": [{"alert": name, "error": error} for name, error in failed.items()]}):
-        for called, error in failed.items():
-            output.line(Cell(f"{called}: {error or 'sent'}", "red" if error else "green"))
+        for alert_name, error in failed.items():
+            output.line(Cell(f"{alert_name}: {error or 'sent'}", "red" if error else "green"))
     return FAILED if any(failed.values()) else OK
 
 
@@ -111,7 +111,7 @@ def test(name: str | None, alert: str | None) -> int:
 @click.option("--for", "span", type=DurationType(), required=True, metavar="DURATION", help="For how long, as 2h.")
 @add_operator_options(reason=True)
 def mute_(job: str, span: timedelta, reason: str, by: str) -> None:
-    """Tell nobody of a job for a while; what happens meanwhile is not told later.
+    """Send no alerts about a job for a while; what happens meanwhile is not sent later.
 
     cronsensus alerts mute backup --for 2h --reason "the disk is being replaced"
     """
@@ -121,14 +121,14 @@ def mute_(job: str, span: timedelta, reason: str, by: str) -> None:
         until = mute_job(store, job, span, by=by, why=reason)
         if not output.printed_json({"job": job, "until": until}):
             shown = exact_time(until.replace(microsecond=0), JobZones(store).find_zone(job))
-            output.line(f"nobody is told of {job} until {shown} ({relative_time(until, store.now())})")
+            output.line(f"no alerts about {job} until {shown} ({relative_time(until, store.now())})")
 
 
 @alerts.command("unmute")
 @click.argument("job", shell_complete=complete_job)
 @add_operator_options(reason=False)
 def unmute_(job: str, reason: str, by: str) -> None:
-    """Tell of a job again.
+    """Send alerts about a job again.
 
     cronsensus alerts unmute backup
     """
@@ -138,4 +138,4 @@ def unmute_(job: str, reason: str, by: str) -> None:
         if not was:
             raise CommandError(f"{job!r} is not muted", then="cronsensus alerts list")
         if not output.printed_json({"job": job, "muted": False}):
-            output.line(f"alerts tell of {job} again")
+            output.line(f"alerts about {job} are sent again")

@@ -166,7 +166,7 @@ def check_store(store: Store, *, writable: bool = False) -> None:
             raise
         # A backup or a standby can be read. A command that writes gets the same error then.
         what = str(error).partition(";")[0]
-        message_once(f"note: {what}: it is only read, and tells nothing of which nodes are alive now")
+        message_once(f"note: {what}: it is only read, and does not show which nodes are alive now")
 
 
 def code_at_hand() -> Scheduler | None:

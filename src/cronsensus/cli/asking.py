@@ -1,4 +1,4 @@
-"""Ask for confirmation before something large is done."""
+"""Ask for confirmation before an act on many runs or jobs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def confirm_act(
     Args:
         question: the question.
         about: what the question is about, for the error where there is no terminal.
-        then: what to type there.
+        then: what to type in that case.
 
     Raises:
         CommandError: the answer was no, or there is no terminal to ask on.
     """
-    if not _somebody_is_there():
+    if not _has_terminal():
         raise CommandError(
             "nothing was done",
             why=f"there is no terminal on which to ask whether {about}",
@@ -32,5 +32,5 @@ def confirm_act(
         raise CommandError("nothing was done", code=FAILED)
 
 
-def _somebody_is_there() -> bool:
+def _has_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()

@@ -13,7 +13,7 @@ from cronsensus.insight.time_words import format_count, read_time
 
 
 def audit_observed(output: Output, names: Collection[str], since: str | None, until: str | None) -> int:
-    """Print a row for each job, and a sentence on all."""
+    """Print a row for each job, and a sentence about all of them."""
     with opened_store() as store:
         now = store.now()
         observed = read_observed(
@@ -35,7 +35,8 @@ def audit_observed(output: Output, names: Collection[str], since: str | None, un
         prose=("job",),
     )
     if observed.forgotten:
-        print_message(f"{format_count(observed.forgotten, 'run')} are missing: the store was away for too long")
+        are = "is" if observed.forgotten == 1 else "are"
+        print_message(f"{format_count(observed.forgotten, 'run')} {are} missing: the store was away for too long")
     if observed.jobs:
         output.line(Cell(describe_observed(observed), "bold"))
     return OK
@@ -43,14 +44,12 @@ def audit_observed(output: Output, names: Collection[str], since: str | None, un
 
 def describe_observed(observed: Observed) -> str:
     """Return what was observed, in a sentence."""
-    times = sum(job.times for job in observed.jobs)
+    nominal_times = sum(job.times for job in observed.jobs)
     replicas = max(job.replicas for job in observed.jobs)
     guarded = sum(job.guarded for job in observed.jobs)
-    also = f" (of which a guarded process ran {guarded:,} too)" if guarded else ""
-    return (
-        f"{format_count(times, 'time')}{also}, {format_count(replicas, 'replica')}: would have prevented "
-        + format_count(_prevented(observed), "run")
-    )
+    also_guarded = f" (of which a guarded process ran {guarded:,} too)" if guarded else ""
+    counts = f"{format_count(nominal_times, 'time')}{also_guarded}, {format_count(replicas, 'replica')}"
+    return f"{counts}: would have prevented {format_count(_prevented(observed), 'run')}"
 
 
 def _prevented(observed: Observed) -> int:

@@ -98,12 +98,12 @@ def _run_all(consumers: Consumers, broker: str, signals: Any) -> None:
         finally:
             signals.request_stop()
 
-    threads = [threading.Thread(target=run, args=[one], name=name) for name, one in consumers.items()]
+    threads = [threading.Thread(target=run, args=[consumer], name=name) for name, consumer in consumers.items()]
     for thread in threads:
         thread.start()
     signals.wait()
-    for one in consumers.values():
-        one.stop()
+    for consumer in consumers.values():
+        consumer.stop()
     for thread in threads:
         thread.join()
     if errors:

@@ -50,9 +50,9 @@ def open_server(
     try:
         server = Server(source, host=host, port=port, read_only=read_only, by=whoami(), prefix=prefix)
     except PortTakenError as error:
-        what, _, why = str(error).partition(": ")
+        problem, _, why = str(error).partition(": ")
         next_step = "cronsensus dashboard --port 0 takes a free one"
-        raise CommandError(what, why=why.partition(";")[0], then=next_step) from error
+        raise CommandError(problem, why=why.partition(";")[0], then=next_step) from error
     if server.link == server.url:
         note = "it asks for the password; without TLS that travels readable"
     else:
@@ -88,17 +88,17 @@ def dashboard(host: str, port: int, prefix: str, *, read_only: bool) -> None:
 
 
 def _wait_for_schema(store: Store) -> None:
-    """Wait for the first node, which makes the schema: all is often started together."""
+    """Wait until a node has made the schema: dashboard and nodes are often started together."""
     from cronsensus.errors import SchemaMissing
     from cronsensus.process.interrupts import Event
 
-    told = False
+    has_printed = False
     while True:
         try:
             check_store(store)
         except SchemaMissing as error:
-            if not told:
-                told = True
+            if not has_printed:
+                has_printed = True
                 print_message(f"waiting for the first node: {error}")
             Event().wait(LOOK_EVERY)
         else:

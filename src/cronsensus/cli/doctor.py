@@ -23,25 +23,29 @@ def doctor() -> int:
     cronsensus doctor --url sqlite:///cronsensus.db -o json
     """
     output = Output.current()
-    found: list[Check] = []
+    checks: list[Check] = []
     code = OK
     try:
         with opened_store(check=False) as store:
-            found += examine_store(store, default_zone())
+            checks += examine_store(store, default_zone())
     except StoreError as error:
-        found.append(unusable_store(error))
+        checks.append(unusable_store(error))
         code = code_of(error)
-    fails = sum(check.level == FAIL for check in found)
-    warnings = sum(check.level == WARN for check in found)
+    fails = sum(check.level == FAIL for check in checks)
+    warnings = sum(check.level == WARN for check in checks)
     if output.as_json:
-        rows = [{"check": one.name, "level": one.level, "text": one.text, "next": one.then or None} for one in found]
+        rows = [
+            {"check": check.name, "level": check.level, "text": check.text, "next": check.then or None}
+            for check in checks
+        ]
         output.document({"ok": not fails, "checks": rows})
     else:
-        width = max((len(one.name) for one in found), default=0)
-        for one in found:
-            output.line(Cell(f"{one.level:<4}  {pad_text(one.name, width)}  {one.text}", style_state(one.level).style))
-            if one.then and one.level != OK_LEVEL:
-                output.line(f"      {' ' * width}  next: {Invocation.current().typed(one.then)}")
+        width = max((len(check.name) for check in checks), default=0)
+        for check in checks:
+            name, style = pad_text(check.name, width), style_state(check.level).style
+            output.line(Cell(f"{check.level:<4}  {name}  {check.text}", style))
+            if check.then and check.level != OK_LEVEL:
+                output.line(f"      {' ' * width}  next: {Invocation.current().typed(check.then)}")
         verdict = f"{fails} failed, {warnings} to look at" if fails or warnings else "all is well"
         output.line(Cell(verdict, "bold red" if fails else "yellow" if warnings else "bold green"))
     return code or (FAILED if fails else OK)

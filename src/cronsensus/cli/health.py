@@ -1,4 +1,4 @@
-"""``cronsensus health``: the answer to a probe. Quick, one look, nothing drawn."""
+"""``cronsensus health``: answer a probe, quickly, with a single read of the store."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def health(node: str | None, *, ready: bool) -> int:
     cronsensus health --node "$HOSTNAME"
     """
     output = Output.current()
-    found = _ask(node, ready=ready)
+    health_now = _read_health(node, ready=ready)
     if output.as_json:
-        names = [{"node": one.node, "session": one.id, "state": one.state} for one in found.nodes]
-        others = [{"node": one.node, "session": one.id, **life_data(one, life)} for one, life in found.others]
-        document = {"ok": found.ok, "store": "reachable", "nodes": names, "not_alive": others}
-        document |= {} if node is None else {"stuck": found.stuck}
-        output.document(document | ({"not_ready": found.not_ready} if ready else {}))
+        nodes = [{"node": view.node, "session": view.id, "state": view.state} for view in health_now.nodes]
+        others = [{"node": view.node, "session": view.id, **life_data(view, life)} for view, life in health_now.others]
+        document = {"ok": health_now.ok, "store": "reachable", "nodes": nodes, "not_alive": others}
+        document |= {} if node is None else {"stuck": health_now.stuck}
+        output.document(document | ({"not_ready": health_now.not_ready} if ready else {}))
     else:
-        output.line(Cell(found.sentence, "green" if found.ok else "bold red"))
-    return OK if found.ok else FAILED
+        output.line(Cell(health_now.sentence, "green" if health_now.ok else "bold red"))
+    return OK if health_now.ok else FAILED
 
 
-def _ask(node: str | None, *, ready: bool) -> Health:
+def _read_health(node: str | None, *, ready: bool) -> Health:
     known = read_settled()
     quick = None if known is None or ready else quick_health(known.url, known.namespace, node=node)
     if quick is not None:

@@ -1,4 +1,4 @@
-"""``cronsensus jobs``: look at jobs, and steer them."""
+"""``cronsensus jobs``: list, show and control jobs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_edge, every_job, rules_of
 
 _LATEST = 20
-"""The newest ended occurrences, among which the last end is found."""
+"""How many of the newest ended occurrences are read to find the one that ended last."""
 _LONGEST_RESULT = 60
 FINAL = tuple(state for state in State if state.final)
 
@@ -95,22 +95,23 @@ def list_(*, text: str | None, paused: bool, retired: bool, guarded: bool, after
 
         def draw() -> None:
             views = list(islice(filter(wanted, every_job(store, after=after, retired=retired)), limit + 1))
-            more = views[limit - 1].spec.name if len(views) > limit else None
-            _print_jobs(output, store, views[:limit], more, hidden)
+            last_name = views[limit - 1].spec.name if len(views) > limit else None
+            _print_jobs(output, store, views[:limit], last_name, hidden)
 
         output.show_live(store, draw, again=watch)
 
 
-def _print_jobs(output: Output, store: Store, views: list[JobView], more: str | None, hidden: set[str]) -> None:
+def _print_jobs(output: Output, store: Store, views: list[JobView], after: str | None, hidden: set[str]) -> None:
+    """Print jobs; ``after``: the last name, if there are more."""
     now, zone = store.now(), default_zone()
     rows = []
     for view in views:
-        # They come in the order of creation. A delayed or retried occurrence may have ended long after the newest.
+        # The newest are those created last. A delayed or retried occurrence may have ended after them.
         ended = newest_whole(store, view.spec.name, states=FINAL, limit=_LATEST)
         rows.append(
             (view, max(ended, key=lambda occurrence: occurrence.finished_at or occurrence.created_at, default=None))
         )
-    if output.printed_json({"jobs": [job_data(view, last) for view, last in rows], "after": more}):
+    if output.printed_json({"jobs": [job_data(view, last) for view, last in rows], "after": after}):
         return
     output.table(
         ["job", "schedule", "next", "at", "last result", "state"],
@@ -128,8 +129,8 @@ def _print_jobs(output: Output, store: Store, views: list[JobView], more: str | 
         prose=("job", "schedule", "last result", "state"),
         spare=("at", "schedule"),
     )
-    if more is not None:
-        print_message(f"there are more: cronsensus jobs list --after '{clean_text(more)}'")
+    if after is not None:
+        print_message(f"there are more: cronsensus jobs list --after '{clean_text(after)}'")
     if hidden:
         print_message(
             f"{format_count(len(hidden), 'guarded function')} not shown; see them: cronsensus jobs list --all"
@@ -139,7 +140,7 @@ def _print_jobs(output: Output, store: Store, views: list[JobView], more: str | 
 
 
 def _schedule(view: JobView) -> str:
-    """Return when it runs, in words; of a job with a keeper, the keeper."""
+    """Return the schedule in words; of a job whose times another program names, that program."""
     if view.spec.keeper is not None:
         return f"kept by {view.spec.keeper}"
     return "-" if view.spec.trigger is None else shorten(view.spec.trigger.describe(), 80)
@@ -235,7 +236,7 @@ def show(job: str) -> None:
 
 
 def _policies(view: JobView) -> str:
-    """Return the policies that differ from the defaults, and the two that are always of interest."""
+    """Return the policies that differ from the defaults; ``overlap`` and ``catch_up`` always."""
     from dataclasses import fields
     from datetime import timedelta
 
@@ -325,7 +326,7 @@ def rewind(names: tuple[str, ...], *, everything: bool, reason: str, by: str) ->
 
 
 def _each(names: tuple[str, ...], did: str, already: str, act: Any) -> None:
-    """Do one act to each job, or to none if one of them does not exist."""
+    """Do ``act`` to each job, or to none if one of them does not exist."""
     output = Output.current()
     with opened_store() as store:
         for name in names:
@@ -360,7 +361,7 @@ def trigger(names: tuple[str, ...], *, downstream: bool, reason: str, by: str) -
         for spec in specs:  # each, before any runs
             refuse_run_by_hand(spec)
         made: list[Enqueued | Handle] = [
-            # Where we have the code, it can tell whether the function can be called like that.
+            # With the code, the arguments are checked against the function's signature.
             store.trigger(name, by=by, why=reason, downstream=plans[name].jobs if downstream else ())
             if code is None
             else code.trigger(name, downstream=downstream, by=by, reason=reason)
@@ -373,19 +374,21 @@ def trigger(names: tuple[str, ...], *, downstream: bool, reason: str, by: str) -
             print_message(f"{other} is left alone: {why_left}")
         after = () if downstream else list_names_after(rules, name)
         if after:
-            then = (
+            next_step = (
                 "cronsensus runs retry ID --downstream"
                 if rules.get(name)
                 else f"cronsensus jobs trigger {name} --downstream"
             )
-            print_message(f"what comes after {name} does not follow: {', '.join(after)}; to have it follow: {then}")
+            print_message(
+                f"what comes after {name} does not follow: {', '.join(after)}; to have it follow: {next_step}"
+            )
     if output.printed_json(
-        {"runs": [{**made_data(one), "downstream": plans[one.job].jobs if downstream else ()} for one in made]}
+        {"runs": [{**made_data(run), "downstream": plans[run.job].jobs if downstream else ()} for run in made]}
     ):
         return
-    for one in made:
-        behind = f"; after it: {', '.join(plans[one.job].jobs)}" if downstream and plans[one.job].jobs else ""
-        output.line(f"triggered {one.job}: run {one.id} is {one.state}{behind}")
+    for run in made:
+        downstream_text = f"; after it: {', '.join(plans[run.job].jobs)}" if downstream and plans[run.job].jobs else ""
+        output.line(f"triggered {run.job}: run {run.id} is {run.state}{downstream_text}")
     for text in dict.fromkeys(filter(None, missing)):
         print_message(f"note: {text}")
-    print_message(f"follow it: {', '.join(_follow(one) for one in made)}")
+    print_message(f"follow it: {', '.join(_follow(run) for run in made)}")

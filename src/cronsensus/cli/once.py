@@ -1,4 +1,4 @@
-"""``cronsensus once``: what is recorded of calls of guarded functions."""
+"""``cronsensus once``: forget recorded calls of guarded functions."""
 
 from __future__ import annotations
 
@@ -39,29 +39,29 @@ def forget(*, function: str, key: str, running: bool, reason: str, by: str) -> N
     """
     output = Output.current()
     with opened_store() as store:
-        name = _guarded(store, function)
+        name = _guarded_job(store, function)
         try:
-            was = store.forget(name, key, by=by, why=reason, running=running)
+            state = store.forget(name, key, by=by, why=reason, running=running)
         except InvalidTransition as error:
             raise CommandError(
                 f"{name} is running under the key {shorten(key, 60)!r}",
                 why="forgotten now, it could run a second time beside this one",
                 then="wait for its end, or say that it is meant: --running",
             ) from error
-        if was is None:
+        if state is None:
             raise CommandError(
                 f"nothing is recorded of {name} under the key {shorten(key, 60)!r}",
                 why="it never ran under it, or that was pruned, or forgotten",
                 then=f"see the keys: cronsensus runs list --job {name}",
             )
         store.notify()
-    if output.printed_json({"job": name, "key": key, "was": was}):
+    if output.printed_json({"job": name, "key": key, "was": state}):
         return
-    output.line(f"{name} under the key {shorten(key, 200)} was {was}, and is forgotten: the next call runs it")
+    output.line(f"{name} under the key {shorten(key, 200)} was {state}, and is forgotten: the next call runs it")
 
 
-def _guarded(store: Store, function: str) -> str:
-    """Return the job of a guarded function by its own name, or by the function's."""
+def _guarded_job(store: Store, function: str) -> str:
+    """Return the name of a guarded function's job, from that name or from the function's."""
     names = [function] if function.startswith(GUARDED) else [f"{kind}{function}" for kind in GUARDED]
     found = [name for name in names if store.job(name) is not None]
     if len(found) > 1:

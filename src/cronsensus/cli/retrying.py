@@ -1,4 +1,4 @@
-"""What ``cronsensus runs retry`` does with the runs that it means, and what it prints of them."""
+"""Retry runs for ``cronsensus runs retry``, and print the new runs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from cronsensus.stores.base import Store
 
 
 def require_retryable(store: Store, found: Sequence[Occurrence], again: Collection[int]) -> None:
-    """Raise if a run cannot be run again, before any is; the store refuses it as well.
+    """Raise if one of the runs cannot be run again, before any is. The store would refuse it as well.
 
     Args:
-        store: what knows their jobs.
+        store: has their jobs.
         found: the chosen runs.
-        again: the ids of those that may have succeeded.
+        again: the ids of runs that are run again even if they have succeeded.
 
     Raises:
         InvalidTransition: a run cannot be retried.
@@ -46,14 +46,14 @@ def require_retryable(store: Store, found: Sequence[Occurrence], again: Collecti
 def retry_runs(
     store: Store, found: Sequence[Occurrence], again: Collection[int], *, by: str, why: str
 ) -> list[tuple[int, Enqueued]]:
-    """Retry runs, and notify nodes; return the number of each with what was made of it."""
+    """Retry runs, and notify nodes; return the id of each with its new run."""
     made = [(run.id, retry_occurrence(store, run.id, by=by, why=why, again=run.id in again)) for run in found]
     store.notify()
     return made
 
 
 def print_left_out(found: Sequence[Occurrence], rules: Mapping[str, Sequence[Rule]]) -> None:
-    """Say which jobs come after those of runs, and do not follow."""
+    """Print the downstream jobs of the runs, which are not run again."""
     for run in found:
         after = () if run.scheduled_for is None else list_names_after(rules, run.job)
         if after:
@@ -64,7 +64,7 @@ def print_left_out(found: Sequence[Occurrence], rules: Mapping[str, Sequence[Rul
 
 
 def print_retries(output: Output, made: Sequence[tuple[int, Enqueued]]) -> None:
-    """Print what became of each retry."""
+    """Print the new run of each retried run."""
     if output.printed_json({"runs": [{**made_data(new), "retry_of": old} for old, new in made]}):
         return
     for old, new in made:

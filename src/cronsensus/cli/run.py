@@ -92,11 +92,11 @@ def run(
 
     if name is not None:
         Invocation.current().app = name
-    found = load_application(name, **flags)
-    scheduler = found.scheduler
+    application = load_application(name, **flags)
+    scheduler = application.scheduler
     known = scheduler.settings
     start_logging(known.log_format, known.log_level, node=scheduler.node_name)
-    # Opened before the greeting, which would else look as if it ran although it cannot.
+    # The store is opened before the greeting, which would otherwise look as if the node ran.
     with StopSignals() as signals:
         for pause in (tries := Tries(wait.total_seconds())):
             if not signals.is_asked() and signals.wait(pause) is None:
@@ -106,9 +106,9 @@ def run(
                 print_message("stopped before it took part; nothing was started")
                 return
     if known.log_format == "text":
-        _greet(found.name, scheduler, new=bool(applied))
-    # What is loaded by now stays until the end. The collector need not look through it again and again: 40 ms each
-    # time, in which nothing starts.
+        _greet(application.name, scheduler, new=bool(applied))
+    # The objects that exist now stay until the end. The garbage collector need not scan them each time: that takes
+    # 40 ms, in which no run starts.
     gc.freeze()
     with _shown(scheduler, dashboard_port), _measured(scheduler, metrics_at, metrics_jobs):
         scheduler.run(wait=wait)
@@ -116,7 +116,7 @@ def run(
 
 @contextmanager
 def _shown(scheduler: Scheduler, port: int | None) -> Iterator[None]:
-    """Serve the dashboard beside a node. It is not what the node is for: where the port is taken, the node goes on."""
+    """Serve the dashboard beside a node. If the port is taken, the node runs without it."""
     if port is None:
         yield
         return
@@ -132,7 +132,7 @@ def _shown(scheduler: Scheduler, port: int | None) -> Iterator[None]:
 
 @contextmanager
 def _measured(scheduler: Scheduler, at: tuple[str, int] | None, jobs: tuple[str, ...]) -> Iterator[None]:
-    """Serve metrics beside a node. It goes on where the port is taken, as with the dashboard."""
+    """Serve metrics beside a node. If the port is taken, the node runs without them."""
     if at is None:
         yield
         return
@@ -146,27 +146,27 @@ def _measured(scheduler: Scheduler, at: tuple[str, int] | None, jobs: tuple[str,
         yield
         return
     alone = host in {"127.0.0.1", "localhost"}
-    who = f"this machine only; --metrics 0.0.0.0:{port} for others" if alone else "whoever reaches it"
-    print_message(f"metrics: {served.url} ({who})")
+    audience = f"this machine only; --metrics 0.0.0.0:{port} for others" if alone else "whoever reaches it"
+    print_message(f"metrics: {served.url} ({audience})")
     with served.beside():
         yield
 
 
 def _greet(name: str, scheduler: Scheduler, *, new: bool) -> None:
-    """Say what this node runs, beside how many others, and when first: so that an idle node says why."""
+    """Print the store, the number of jobs and of other nodes, and the first time: an idle node shows why it is idle."""
     known, now = scheduler.settings, scheduler.store.now()
     others = len(live_nodes(scheduler.store))
     place = scheduler.store.describe().get("file")
     where = known.shown("url") + (f" ({place})" if place and str(place) not in known.url else "")
     if new and not others:
         where += ", new"
-    stands = {
+    standing_still = {
         standstill.view.spec.name: standstill
         for standstill in every_standstill(scheduler.store, load_zone(known.tz))
         if not (standstill.is_by_zone_rules and standstill.view.spec.name in scheduler.jobs)  # this start sets it right
     }
     times = {
-        job: nominal if job not in stands else stands[job].until
+        job: nominal if job not in standing_still else standing_still[job].until
         for job, declared in scheduler.jobs.items()
         if declared.rule is not None and (nominal := declared.rule.next_after(now)) is not None
     }
@@ -174,18 +174,18 @@ def _greet(name: str, scheduler: Scheduler, *, new: bool) -> None:
     print_message(
         f"{format_count(others, 'other node')} alive" if others else "no other node is alive: start more, anywhere"
     )
-    rules = zone_rules_of(one.rule for one in scheduler.jobs.values())
+    rules = zone_rules_of(declared.rule for declared in scheduler.jobs.values())
     if rules.digests:
         print_message(f"zone rules: tzdata {rules.version}")
     if known.url.startswith("memory:"):
         print_message(
             "note: memory:// is not shared with other processes; for several nodes give --url sqlite:///cronsensus.db"
         )
-    for one in list(stands.values())[:_SHOWN]:
-        sentence, job = clean_text(str(one.sentence)), clean_text(one.view.spec.name)
+    for standstill in list(standing_still.values())[:_SHOWN]:
+        sentence, job = clean_text(str(standstill.sentence)), clean_text(standstill.view.spec.name)
         print_message(f"note: {sentence}; take it back to now: cronsensus jobs rewind '{job}'")
-    if len(stands) > _SHOWN:
-        print_message(f"note: {len(stands) - _SHOWN} more stand still; see them: cronsensus jobs list")
+    if len(standing_still) > _SHOWN:
+        print_message(f"note: {len(standing_still) - _SHOWN} more stand still; see them: cronsensus jobs list")
     if times:
         first = min(times, key=lambda job: times[job])
         print_message(f"first: {clean_text(first)} {relative_time(times[first], now)}; Ctrl-C drains")

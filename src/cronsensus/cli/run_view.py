@@ -1,4 +1,4 @@
-"""Print a run on a terminal."""
+"""Print a run, a batch, or a line of a run's log."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from cronsensus.insight.summaries import error_text, run_state, took, what_for
 from cronsensus.insight.time_words import brief_duration, exact_time, shorten
 from cronsensus.model.batch import shown_key
 
-_LEVELS = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "bold red", "DEBUG": "dim"}
+_BAR_WIDTH = 40
+_LEVEL_STYLES = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "bold red", "DEBUG": "dim"}
 
 
 def print_run(output: Output, report: RunReport, now: datetime, zone: tzinfo) -> None:
-    """Print all that is known of a run, with times in ``zone``."""
+    """Print everything that is known about a run, with times in ``zone``."""
     from cronsensus.payload.codec import dumps_masked, loads
 
     occurrence = report.occurrence
@@ -88,9 +89,9 @@ def print_batch(output: Output, report: RunReport) -> None:
     """Print the progress of a batch: a bar, counts, pace, and a line for each node."""
     occurrence, batch = report.occurrence, report.batch
     assert batch is not None  # noqa: S101 - for the type checker
-    full = round(_BAR * batch.share)
+    filled = round(_BAR_WIDTH * batch.share)
     output.heading(f"batch {occurrence.id} of {occurrence.job}")
-    bar = "█" * full + "·" * (_BAR - full)
+    bar = "█" * filled + "·" * (_BAR_WIDTH - filled)
     output.line(Cell(f"{bar} {batch.share:.0%}  {batch.pace}", style_state(occurrence.state).style))
     output.pairs(
         [
@@ -111,12 +112,9 @@ def print_batch(output: Output, report: RunReport) -> None:
     )
 
 
-_BAR = 40
-
-
 def show_entry(output: Output, entry: LogEntry, zone: tzinfo, *, attempts: int) -> None:
-    """Print a line of a log, with its time in ``zone``; with the attempt where there were several."""
+    """Print a line of a log, with its time in ``zone``, and with its attempt if there were several."""
     _, attempt, line = entry
-    which = f" #{attempt}" if attempts > 1 else ""
-    style = _LEVELS.get(line.level.upper(), "")
-    output.line(Cell(f"{exact_time(line.at, zone)}{which} {line.level:<7} {line.text}", style))
+    attempt_text = f" #{attempt}" if attempts > 1 else ""
+    style = _LEVEL_STYLES.get(line.level.upper(), "")
+    output.line(Cell(f"{exact_time(line.at, zone)}{attempt_text} {line.level:<7} {line.text}", style))

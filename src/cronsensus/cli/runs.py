@@ -1,4 +1,4 @@
-"""``cronsensus runs``: what ran, runs, and will run."""
+"""``cronsensus runs``: list, show, retry and cancel runs, and print their logs."""
 
 from __future__ import annotations
 
@@ -161,8 +161,8 @@ def _print_runs(output: Output, page: RunPage, now: datetime, zones: JobZones, *
         spare=("attempt", "took", "node", "started"),
     )
     if page.stopped:
-        then = "" if after is None else f"; to go on: add --after {after}"
-        print_message(f"only {page.read:,} runs were looked through{then}")
+        next_step = "" if after is None else f"; to go on: add --after {after}"
+        print_message(f"only {page.read:,} runs were looked through{next_step}")
     elif after is not None:
         print_message(f"there are more: add --after {after}")
 
@@ -202,7 +202,7 @@ def show(number: int) -> None:
     output = Output.current()
     with opened_store() as store:
         now = store.now()
-        occurrence = _found(store, number)
+        occurrence = _require_run(store, number)
         report = run_report(store, occurrence, log_lines=_TAIL)
         zone = JobZones(store).find_zone(occurrence.job)
     if output.as_json:
@@ -238,7 +238,7 @@ def watch(number: int) -> None:
 
         def draw() -> bool:
             """Draw once; return whether the batch has ended."""
-            occurrence = _found(store, number)
+            occurrence = _require_run(store, number)
             report = run_report(store, occurrence, log_lines=0)
             if report.batch is None and not output.as_json:
                 if not occurrence.state.final and occurrence.parent is None:
@@ -261,27 +261,27 @@ def _result(occurrence: Occurrence) -> Any:
     return None if occurrence.result is None else mask_data(loads(occurrence.result))
 
 
-def _require_one(numbers: tuple[int, ...], flag: str, *, given: bool, others: tuple[object, ...]) -> None:
+def _require_ids_or_flag(numbers: tuple[int, ...], flag: str, *, given: bool, others: tuple[object, ...]) -> None:
     """Check that runs are named either by their ids or by ``flag`` and the options that narrow it.
 
     Raises:
         CommandError: by both, or by neither.
     """
     if given == bool(numbers):
-        what = f"ids and {flag} go not together" if given else f"neither ids nor {flag} were given"
-        raise CommandError(what, then=f"name the runs, or choose them by {flag} --job JOB --since TIME --dry-run")
+        problem = f"ids and {flag} cannot be combined" if given else f"neither ids nor {flag} were given"
+        raise CommandError(problem, then=f"name the runs, or choose them by {flag} --job JOB --since TIME --dry-run")
     if not given and any(other is not None for other in others):
         raise CommandError(f"--job, --since and --error belong to {flag}", then=f"add {flag}")
 
 
-def _known(store: Store, job: str | None) -> str | None:
+def _checked_name(store: Store, job: str | None) -> str | None:
     return None if job is None else require_job(store, job).spec.name
 
 
-def _agreed(
+def _is_confirmed(
     output: Output, zones: JobZones, chosen: list[Occurrence], question: str, *, dry_run: bool, yes: bool
 ) -> bool:
-    """Show the chosen runs, and return whether the person confirms."""
+    """Show the chosen runs, and return whether the operator confirms the act."""
     if output.as_json and dry_run:
         output.document({"dry_run": True, "runs": [occurrence_data(run) for run in chosen]})
         return False
@@ -310,7 +310,7 @@ def _agreed(
     return bool(chosen) or output.as_json
 
 
-def _found(store: Store, number: int) -> Occurrence:
+def _require_run(store: Store, number: int) -> Occurrence:
     occurrence = store.occurrence(number)
     if occurrence is None:
         raise CommandError(
@@ -396,8 +396,8 @@ def retry(
     cronsensus runs retry --failed --job push_prices --since 12h
     """
     output = Output.current()
-    asks = failed or downstream or dry_run
-    _require_one(numbers, "--failed", given=failed, others=(job, since, error))
+    must_confirm = failed or downstream or dry_run
+    _require_ids_or_flag(numbers, "--failed", given=failed, others=(job, since, error))
     if again and failed:
         raise CommandError("--again is for runs that are named", then="cronsensus runs retry ID --again")
     if downstream and (failed or len(numbers) > 1):
@@ -405,20 +405,20 @@ def retry(
     with opened_store() as store:
         rules, zones = rules_of(every_edge(store)), JobZones(store)
         if downstream:
-            first = _found(store, numbers[0])
+            first = _require_run(store, numbers[0])
             plan = plan_retry(store, rules, retry_chain(store, first)[-1] if again else first)
             chosen = list(plan.runs)
             for name, reason_left in plan.left_out:
                 print_message(f"{name} is left alone: {reason_left}")
         elif failed:
             begin = None if since is None else zones.read_since(since, job)
-            chosen = failures_to_retry(store, job=_known(store, job), since=begin, group=error)
+            chosen = failures_to_retry(store, job=_checked_name(store, job), since=begin, group=error)
         else:
-            chosen = [_found(store, number) for number in numbers]
-        # Downstream runs are not named, so they are run again whether they succeeded or not.
-        forced = {one.id for one in chosen if again or (downstream and one.id not in numbers)}
+            chosen = [_require_run(store, number) for number in numbers]
+        # Downstream runs were not named, so they are run again whether they succeeded or not.
+        forced = {run.id for run in chosen if again or (downstream and run.id not in numbers)}
         require_retryable(store, chosen, forced)
-        if asks and not _agreed(output, zones, chosen, "Run {} again?", dry_run=dry_run, yes=yes):
+        if must_confirm and not _is_confirmed(output, zones, chosen, "Run {} again?", dry_run=dry_run, yes=yes):
             return
         made = retry_runs(store, chosen, forced, by=by, why=reason)
     if not downstream:
@@ -450,24 +450,24 @@ def cancel(
     cronsensus runs cancel --pending --job send_invoice --since 1h --reason "wrong month"
     """
     output = Output.current()
-    _require_one(numbers, "--pending", given=pending, others=(job, since))
+    _require_ids_or_flag(numbers, "--pending", given=pending, others=(job, since))
     with opened_store() as store:
         zones = JobZones(store)
         if pending:
-            where = OccurrenceFilter(job=_known(store, job), states=(State.PENDING,))
+            where = OccurrenceFilter(job=_checked_name(store, job), states=(State.PENDING,))
             begin = None if since is None else zones.read_since(since, job)
             every = every_occurrence(store, where, newest_first=True)
             # Nobody queued the internal runs that watch for alerts: they are cancelled only by name.
             newest = (run for run in every if job is not None or not is_internal(run.job))
             chosen = list(islice(takewhile(lambda run: begin is None or run.created_at >= begin, newest), _MOST_RUNS))
         else:
-            chosen = [_found(store, number) for number in numbers]
+            chosen = [_require_run(store, number) for number in numbers]
             for run in chosen:
                 if run.state.final:
                     raise InvalidTransition(
                         f"run {run.id} is {run.state} already; nothing is left to cancel: cronsensus runs show {run.id}"
                     )
-        if (pending or dry_run) and not _agreed(output, zones, chosen, "Cancel {}?", dry_run=dry_run, yes=yes):
+        if (pending or dry_run) and not _is_confirmed(output, zones, chosen, "Cancel {}?", dry_run=dry_run, yes=yes):
             return
         numbers = tuple(run.id for run in chosen)
         states: dict[int, State] = {}
@@ -503,7 +503,7 @@ def logs(number: int, follow: bool) -> None:  # noqa: FBT001 - a flag
             "-f and -o json do not go together", why="a document that goes on has no end", then="leave one of them out"
         )
     with opened_store() as store:
-        occurrence = _found(store, number)
+        occurrence = _require_run(store, number)
         if output.as_json:
             lines = [log_data(*entry) for entry in every_log_entry(store, number)]
             output.document({"id": number, "state": occurrence.state, "logs": lines})
@@ -511,7 +511,7 @@ def logs(number: int, follow: bool) -> None:  # noqa: FBT001 - a flag
         after, zone = 0, JobZones(store).find_zone(occurrence.job)
         while True:
             # Read the state first: then all lines that were written before the end are read after it.
-            occurrence = _found(store, number)
+            occurrence = _require_run(store, number)
             for entry in every_log_entry(store, number, after):
                 after = entry[0]
                 show_entry(output, entry, zone, attempts=occurrence.attempt)

@@ -1,4 +1,4 @@
-"""``cronsensus store-check``: try whether the store behind a URL keeps what stores promise."""
+"""``cronsensus store-check``: test the guarantees of stores on the store behind a URL."""
 
 from __future__ import annotations
 
@@ -66,15 +66,15 @@ def store_check(stores: tuple[str, ...], only: str) -> int:
 
 
 def _refuse_store_in_use(url: str) -> None:
-    """Raise if somebody works in the namespace that is everybody's first."""
-    found = open_store(url)
+    """Raise if the default namespace has jobs or sessions."""
+    store = open_store(url)
     try:
-        found.check()
-        used = found.jobs() or found.sessions()
+        store.check()
+        used = store.jobs() or store.sessions()
     except SchemaMissing:
         used = []
     finally:
-        found.close()
+        store.close()
     if used:
         raise CommandError(
             f"{mask(url)} is a store in use, and the rules would be tried in its tables",

@@ -15,7 +15,7 @@ from cronsensus.insight.time_words import relative_time, shorten
 from cronsensus.insight.trail_list import MOST_READ, list_trail, read_trail_search
 
 _SESSIONS = 1000
-"""Sessions among which names of drained nodes are looked for."""
+"""How many sessions are read to find the names of drained nodes."""
 
 
 @click.command(cls=Command)
@@ -38,10 +38,9 @@ def trail(*, target: str | None, after: int | None, limit: int, **filters: str) 
         now = store.now()
         search = read_trail_search({"target": target or "", **filters}, now, default_zone())
         page = list_trail(store, search, after=after, limit=limit)
-        found = page.acts
-        drained = any(act.action == "drain" for act in found)
+        drained = any(act.action == "drain" for act in page.acts)
         nodes = {session.id: session.node for session in store.sessions(ended=True, limit=_SESSIONS)} if drained else {}
-    if output.printed_json({"trail": [trail_data(act) for act in found], "after": page.after}):
+    if output.printed_json({"trail": [trail_data(act) for act in page.acts], "after": page.after}):
         return
     output.table(
         ["when", "who", "did", "to", "run", "why"],
@@ -54,9 +53,9 @@ def trail(*, target: str | None, after: int | None, limit: int, **filters: str) 
                 str(act.details.get("occurrence", "")),
                 shorten(act_reason(act), 200),
             ]
-            for act in found
+            for act in page.acts
         ],
-        empty="nothing of it is in the trail" if any(filters.values()) else "nobody has done anything yet",
+        empty="no such act is in the trail" if any(filters.values()) else "nobody has done anything yet",
         prose=("why",),
         spare=("run",),
     )

@@ -1,7 +1,7 @@
-"""In which zone a command shows times, and reads those that are typed without an offset.
+"""The zone in which a command shows times, and reads times that are typed without an offset.
 
-What belongs to a job is in the zone of its schedule. What belongs to none, and a job whose schedule has none, are in
-the setting ``tz``. So the same night reads alike in every command. JSON is in UTC.
+Times of a job are in the zone of its schedule. Other times, and those of a job whose schedule has no zone, are in the
+setting ``tz``. So all commands show the same time in the same way. JSON is in UTC.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from cronsensus.model.job import JobView
 from cronsensus.stores.base import Store
 from cronsensus.triggers.zones import load_zone
 
-_TOGETHER = 3
-"""The first jobs are read one by one. From this number on a whole page is read, because more will come."""
+_PAGE_FROM = 3
+"""The first jobs are read one by one. With this one a whole page is read, because more will probably follow."""
 _PAGE = 1000
 
 
@@ -30,28 +30,28 @@ def default_zone() -> tzinfo:
 
 
 class JobZones:
-    """The zones of jobs by name, each asked of the store once; of many together, for the store may be far."""
+    """The zones of jobs by name. Each job is read once, and many in one call, because the store may be far away."""
 
     def __init__(self, store: Store) -> None:
-        """Ask ``store`` for jobs."""
+        """Read jobs from ``store``."""
         self._store = store
         self._default = default_zone()
         self._known: dict[str, tzinfo] = {}
-        self._asked = 0
+        self._read_count = 0
 
     def find_zone(self, job: str) -> tzinfo:
         """Return the zone of a job; if it is missing or cannot be read, the setting's."""
         if job not in self._known:
-            self._asked += 1
-            if self._asked == _TOGETHER:
-                self._note(*self._store.jobs(limit=_PAGE, retired=True))
+            self._read_count += 1
+            if self._read_count == _PAGE_FROM:
+                self._add_jobs(*self._store.jobs(limit=_PAGE, retired=True))
         if job not in self._known:
             self._known[job] = self._default
             with suppress(StoreCorrupt):
-                self._note(*filter(None, [self._store.job(job)]))
+                self._add_jobs(*filter(None, [self._store.job(job)]))
         return self._known[job]
 
-    def _note(self, *views: JobView) -> None:
+    def _add_jobs(self, *views: JobView) -> None:
         self._known.update({view.spec.name: zone_of(view.spec.trigger, self._default) for view in views})
 
     def read_since(self, text: str, job: str | None, *, what: str = "--since") -> datetime:

@@ -23,7 +23,7 @@ from cronsensus.events import RunEnded
 from cronsensus.model.job import is_internal
 from cronsensus.model.occurrence import Claim
 from cronsensus.node.hooks import Admission, Admit, Hooks, InContext
-from cronsensus.process.forking import mind_forks
+from cronsensus.process.forking import register_for_forks
 from cronsensus.process.logger import Logger
 from cronsensus.scheduler import Scheduler
 from cronsensus.timing.clock import SystemClock
@@ -135,7 +135,7 @@ class _Spans:
         self._tracer = tracer
         self._uses_global = uses_global
         self._subscribed = False
-        mind_forks(self)
+        register_for_forks(self)
         self.forked()
 
     def forked(self) -> None:

@@ -1,7 +1,7 @@
-"""Carry verbs of a scheduler's store out, with or without a node in this process.
+"""Call verbs of a scheduler's store, with or without a node in this process.
 
-Around each verb stand only: defining a job that this process declares and the store does not know yet; and a hint to
-the nodes, so that they look at once.
+Around each verb there are only two things: a job that this process declares, and the store does not know yet, is
+defined first; and nodes are notified, so that they look at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cronsensus.payload.typed import UNTYPED, Types
 from cronsensus.stores.base import Store
 
 MOST_AT_ONCE = 1000
-"""Most occurrences that are made in one step: a longer transaction would keep the nodes waiting for the lock."""
+"""Most occurrences that are created in one step: a longer transaction would keep nodes waiting for the lock."""
 
 T = TypeVar("T")
 
@@ -34,43 +34,43 @@ class Acts:
     Attributes:
         opened: the store.
         declared: what this process's code declares.
-        headers: gives what goes along with what is enqueued here and now; ``None``: nothing does.
+        headers: returns the headers of runs that are enqueued now, such as those of a trace; ``None``: they have none.
     """
 
     def __init__(self, opened: OpenedStore, declared: Declarations, setup: Setup) -> None:
-        """Act in ``opened``, as ``setup`` calls this process."""
+        """Act in ``opened``, under the name of this process in ``setup``."""
         self.opened = opened
         self.declared = declared
         self._setup = setup
         self.headers: Callable[[], Mapping[str, str] | None] = lambda: None
 
     def add_headers(self, calls: Sequence[Call[T]]) -> Sequence[Call[T]]:
-        """Return calls with the headers of whoever enqueues them now."""
+        """Return calls with the present headers."""
         headers = self.headers()
         if headers is None:
             return calls
         return [replace(call, item=replace(call.item, headers=headers)) for call in calls]
 
-    def act_and_hint(self, jobs: Collection[str], verb: Callable[[Store], T], *, hint: bool = True) -> T:
-        """Carry a verb out and hint at it. Of ``jobs``, those declared here and new to the store are defined first.
+    def act_and_notify(self, jobs: Collection[str], verb: Callable[[Store], T], *, notify: bool = True) -> T:
+        """Call a verb, and notify nodes. Those of ``jobs`` that are declared here and unknown to the store are defined.
 
         Args:
             jobs: their names.
-            verb: what to do.
-            hint: whether nodes are notified here, because the verb itself does not.
+            verb: calls it on the store.
+            notify: whether nodes are notified here, because the verb itself does not.
 
         Raises:
             UnknownJob: neither this process nor the store has one of them.
         """
         store = self.opened.ready()
         try:
-            done = verb(store)
+            answer = verb(store)
         except UnknownJob as unknown:
             self.define_unknown(jobs, unknown)
-            done = verb(store)
-        if hint:
+            answer = verb(store)
+        if notify:
             store.notify()
-        return done
+        return answer
 
     def define_unknown(self, jobs: Collection[str], unknown: UnknownJob) -> None:
         """Define those of ``jobs`` that are declared here.

@@ -374,7 +374,7 @@ class Definitions:
             raise UnknownJob(f"no job is called {name!r}; `cronsensus jobs list` shows those in the store")
         self._declared.added.pop(name, None)
         self._jobs.pop(name, None)
-        return self._acts.act_and_hint(
+        return self._acts.act_and_notify(
             (), lambda store: store.retire(name, by=self._acts.operator_name(by), why=reason)
         )
 

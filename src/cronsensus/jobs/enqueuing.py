@@ -160,7 +160,7 @@ class Enqueuing:
         batch = batch_by_hand(function, {} if spec is None else spec.kwargs, item_key)
         headers = self._acts.headers()
         first = Item(job=name, key=key, args=(), kwargs={}, origin=Origin.BATCH, delay=_LISTED_WITHIN, headers=headers)
-        [made] = self._acts.act_and_hint({name}, lambda store: store.enqueue([first]), hint=False)
+        [made] = self._acts.act_and_notify({name}, lambda store: store.enqueue([first]), notify=False)
         store = self._acts.opened.ready()
         if made.created or not (made.state.final or store.children([made.id])[made.id].listed is not None):
             try:
@@ -221,10 +221,10 @@ class Enqueuing:
             As ``enqueue_in``.
         """
         wanted = self._acts.add_headers(_calls_in(calls))
-        made = self._acts.act_and_hint(
+        made = self._acts.act_and_notify(
             {one.item.job for one in wanted},
             lambda store: store.enqueue_in(connection, [one.item for one in wanted]),
-            hint=False,
+            notify=False,
         )
         return self._handles_in(wanted, made)
 
@@ -252,8 +252,8 @@ class Enqueuing:
 
     def _enqueue_calls(self, calls: Sequence[Call]) -> list[Enqueued]:
         by = self._acts.operator_name(None)
-        return self._acts.act_and_hint(
-            {call.item.job for call in calls}, lambda store: enqueue_calls(store, calls, by=by), hint=False
+        return self._acts.act_and_notify(
+            {call.item.job for call in calls}, lambda store: enqueue_calls(store, calls, by=by), notify=False
         )
 
     def _raise_mismatch(self, calls: Sequence[Call[Any]], made: Sequence[Enqueued]) -> None:

@@ -1,4 +1,4 @@
-"""Enqueue under a known key: a key names a piece of work, so another payload under it is refused."""
+"""Enqueue under a known key. A key names a piece of work, so another payload under it is refused."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Known = Callable[[str], tuple[Function | None, JobSpec | None]]
 
 
 def enqueue_calls(store: Store, calls: Sequence[Call[Any]], *, by: str) -> list[Enqueued]:
-    """Enqueue calls in a step; calls with ``on_failed="free"`` whose run came to nothing, again in a second step.
+    """Enqueue calls in one step, and those with ``on_failed="free"`` whose run has failed again in a second step.
 
-    In between, the key is free: the first caller makes the new run, and others find that. If this process dies there,
-    nothing was acknowledged, and the caller's next try makes it.
+    In between, the key is free. The first caller creates the new run, and others find it. If this process dies there,
+    nothing was acknowledged, and the caller's next try creates it.
     """
     made = store.enqueue([call.item for call in calls])
     freed = [
@@ -37,26 +37,26 @@ def enqueue_calls(store: Store, calls: Sequence[Call[Any]], *, by: str) -> list[
         if call.on_failed == "free"
         and call.item.key is not None
         and not enqueued.created
-        and _came_to_nothing(store, enqueued)
+        and _has_failed_for_good(store, enqueued)
     ]
     if freed:
         for place in freed:
             enqueued = made[place]
             why = f"enqueued again: run {enqueued.id} is {enqueued.state}"
             store.forget(enqueued.job, enqueued.key, by=by, why=why, only=enqueued.id)
-        again = store.enqueue([calls[place].item for place in freed])
-        for place, enqueued in zip(freed, again, strict=True):
+        enqueued_again = store.enqueue([calls[place].item for place in freed])
+        for place, enqueued in zip(freed, enqueued_again, strict=True):
             made[place] = enqueued
     return made
 
 
-def _came_to_nothing(store: Store, made: Enqueued) -> bool:
+def _has_failed_for_good(store: Store, made: Enqueued) -> bool:
     """Whether a run ended without success, and no retry of it does the work or has done it."""
     if not made.state.final or made.state is State.SUCCEEDED:
         return False
     known = store.occurrence(made.id)
     return known is None or all(
-        one.state.final and one.state is not State.SUCCEEDED for one in retry_chain(store, known)
+        run.state.final and run.state is not State.SUCCEEDED for run in retry_chain(store, known)
     )
 
 
@@ -97,10 +97,12 @@ def payload_mismatch(
 
 def first_mismatch(calls: Sequence[Call[Any]], made: Sequence[Enqueued], known: Known) -> PayloadMismatch | None:
     """Return the first error of several calls."""
-    wrong = (
-        payload_mismatch(call, one, *known(one.job)) for call, one in zip(calls, made, strict=True) if not one.created
+    errors = (
+        payload_mismatch(call, enqueued, *known(enqueued.job))
+        for call, enqueued in zip(calls, made, strict=True)
+        if not enqueued.created
     )
-    return next((one for one in wrong if one is not None), None)
+    return next((error for error in errors if error is not None), None)
 
 
 def _arguments_of(call: Call[Any], spec: JobSpec | None) -> Arguments | None:

@@ -59,7 +59,7 @@ class Operations(Enqueuing):
         if not reason.strip():
             raise InvalidOption('a pause needs a reason, for whoever finds the job paused; write reason="…"')
         name, operator = name_of(job), self._acts.operator_name(by)
-        return self._acts.act_and_hint({name}, lambda store: store.pause(name, by=operator, why=reason))
+        return self._acts.act_and_notify({name}, lambda store: store.pause(name, by=operator, why=reason))
 
     @twin(pause)
     def apause(self) -> None:
@@ -72,7 +72,7 @@ class Operations(Enqueuing):
             UnknownJob, StoreError: as ``pause``.
         """
         name, operator = name_of(job), self._acts.operator_name(by)
-        return self._acts.act_and_hint({name}, lambda store: store.resume(name, by=operator, why=reason))
+        return self._acts.act_and_notify({name}, lambda store: store.resume(name, by=operator, why=reason))
 
     @twin(resume)
     def aresume(self) -> None:
@@ -98,7 +98,9 @@ class Operations(Enqueuing):
         if not reason.strip():
             raise InvalidOption('a schedule is taken back for a reason; write reason="…"')
         name, operator = name_of(job), self._acts.operator_name(by)
-        return self._acts.act_and_hint({name}, lambda store: rewind_job(store, name, by=operator, why=reason).watermark)
+        return self._acts.act_and_notify(
+            {name}, lambda store: rewind_job(store, name, by=operator, why=reason).watermark
+        )
 
     @twin(rewind)
     def arewind(self) -> None:
@@ -141,7 +143,7 @@ class Operations(Enqueuing):
             dependents = plan_trigger(rules_of(every_edge(store)), name).jobs if downstream else ()
             return store.trigger(name, by=operator, why=reason, key=key, downstream=dependents)
 
-        return self._acts.handle_of(self._acts.act_and_hint(mine, carry_out))
+        return self._acts.handle_of(self._acts.act_and_notify(mine, carry_out))
 
     @twin(trigger)
     def atrigger(self) -> None:
@@ -188,7 +190,7 @@ class Operations(Enqueuing):
                 for enqueued in store.backfill(name, chunk, by=self._acts.operator_name(by), why=reason)
             ]
 
-        return [self._acts.handle_of(enqueued) for enqueued in self._acts.act_and_hint({name}, carry_out)]
+        return [self._acts.handle_of(enqueued) for enqueued in self._acts.act_and_notify({name}, carry_out)]
 
     @twin(backfill)
     def abackfill(self) -> None:
@@ -212,7 +214,7 @@ class Operations(Enqueuing):
             LookupError: there is none.
             StoreError: the store could not do it.
         """
-        return self._acts.act_and_hint(
+        return self._acts.act_and_notify(
             (), lambda store: cancel_occurrence(store, _id_of(occurrence), by=self._acts.operator_name(by), why=reason)
         )
 
@@ -236,7 +238,7 @@ class Operations(Enqueuing):
             StoreError: the store could not do it.
         """
         return len(
-            self._acts.act_and_hint(
+            self._acts.act_and_notify(
                 (), lambda store: store.break_lock(name, by=self._acts.operator_name(by), why=reason)
             )
         )
@@ -289,7 +291,7 @@ class Operations(Enqueuing):
                         store.retry(other.id, by=operator, why=reason, again=True)
             return made
 
-        return self._acts.handle_of(self._acts.act_and_hint((), carry_out))
+        return self._acts.handle_of(self._acts.act_and_notify((), carry_out))
 
     @twin(retry)
     def aretry(self) -> None:

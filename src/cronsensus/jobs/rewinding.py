@@ -43,7 +43,7 @@ def rewind_job(store: Store, name: str, *, by: str, why: str) -> Rewind:
         _refuse_rewind(view, history, now)
         start = min(max(now, view.horizon or now), view.watermark)
         watermark = _skip_runs(store, view, start)
-        crossing = [one for one in every_range(store, name, watermark, watermark) if one.range.last > watermark]
+        crossing = [entry for entry in every_range(store, name, watermark, watermark) if entry.range.last > watermark]
         step = plan_rewind(view, eras, crossing, max(now, watermark), watermark)
         if step.next_due is None or (view.next_due is not None and step.next_due >= view.next_due):
             raise InvalidTransition(
@@ -78,17 +78,17 @@ def plan_rewind(
         watermark=watermark,
         next_due=next_nominal(_holding_eras(life, watermark), watermark),
         eras=life,
-        cut=tuple(_cut_range(one, life, watermark) for one in crossing),
+        cut=tuple(_cut_range(entry, life, watermark) for entry in crossing),
     )
 
 
 def _cut_range(ledger_range: LedgerRange, eras: Sequence[Era], watermark: datetime) -> LedgerRange:
-    """Return a range as it ends at the new watermark: with the last of its times up to then."""
+    """Return a range that ends at the new watermark: at the last of its times up to then."""
     before = ledger_range.range.first - _MICROSECOND
-    left = undecided_until(_holding_eras(eras, before), before, watermark)
-    if left is None:
+    kept = undecided_until(_holding_eras(eras, before), before, watermark)
+    if kept is None:
         return ledger_range
-    return replace(ledger_range, range=replace(ledger_range.range, last=left.last, count=left.count))
+    return replace(ledger_range, range=replace(ledger_range.range, last=kept.last, count=kept.count))
 
 
 def _holding_eras(eras: Sequence[Era], at: datetime) -> tuple[Era, ...]:

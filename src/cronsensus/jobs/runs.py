@@ -1,4 +1,4 @@
-"""What stands in the store of runs and of next times, for a program that asks: bounded, a page at a time."""
+"""List runs, in pages, and find the next time of a job, for programs."""
 
 from __future__ import annotations
 
@@ -59,27 +59,27 @@ class Runs:
             since: only those created since then: ``"12h"`` is twelve hours ago on the store's clock; or a time, which
                 without an offset is of the scheduler's zone.
             limit: how many at most, up to 1000.
-            after: the ``id`` of the last one of the page before: the next page.
+            after: the ``id`` of the last run of the previous page.
 
         Raises:
-            InvalidOption: a state, a time or a number that there is not.
+            InvalidOption: an unknown state, an invalid time, or a limit out of range.
             UnknownJob: neither this process nor the store has such a job.
             StoreError: the store could not be read.
         """
         states = _read_states(state)
         if limit not in range(1, MOST_LISTED + 1):
             raise InvalidOption(
-                f"limit={limit!r}: write 1 to {MOST_LISTED}; the next page is after= the id of the last one"
+                f"limit={limit!r}: write 1 to {MOST_LISTED}; for the next page write after= with the id of the last run"
             )
         name = None if job is None else name_of(job)
         store = self._acts.opened.ready()
         begin = None if since is None else _start_instant(since, store, self._acts.declared.zone)
         where = OccurrenceFilter(job=name, states=states)
         newest = every_occurrence(store, where, after=after, newest_first=True, page=limit)
-        found = list(islice(takewhile(lambda one: begin is None or one.created_at >= begin, newest), limit))
-        if not found and name is not None and self._acts.declared.spec(name) is None and store.job(name) is None:
+        page = list(islice(takewhile(lambda run: begin is None or run.created_at >= begin, newest), limit))
+        if not page and name is not None and self._acts.declared.spec(name) is None and store.job(name) is None:
             raise UnknownJob(unknown_job(name))
-        return found
+        return page
 
     @twin(runs)
     def aruns(self) -> None:
@@ -87,22 +87,22 @@ class Runs:
 
 
 def next_time(store: Store, spec: JobSpec) -> datetime | None:
-    """Return the nominal time of a job that is to be decided next; see ``Job.next_time``."""
+    """Return the next nominal time of a job that is not decided yet; see ``Job.next_time``."""
     view = store.job(spec.name)
     if view is None:
         return None if spec.trigger is None else spec.trigger.next_after(store.now())
     if view.next_due is None or view.retired_at is not None or view.paused_at is not None or view.spec.trigger is None:
         return None
-    # Its due time may be later, by the jitter.
+    # Not the due time, which the jitter may make later.
     return view.spec.trigger.next_after(view.watermark) or view.next_due
 
 
 def _read_states(given: State | str | Iterable[State | str]) -> tuple[State, ...]:
-    some = (given,) if isinstance(given, str) else given
+    names = (given,) if isinstance(given, str) else given
     try:
-        return tuple(State(one) for one in some)
+        return tuple(State(name) for name in names)
     except (TypeError, ValueError):
-        raise InvalidOption(f"state={given!r}: choose of {', '.join(repr(str(one)) for one in State)}") from None
+        raise InvalidOption(f"state={given!r}: choose of {', '.join(repr(str(state)) for state in State)}") from None
 
 
 def _start_instant(since: Duration | datetime, store: Store, zone: str) -> datetime:

@@ -1,4 +1,4 @@
-"""Start and stop a scheduler's node: wait for the store, drain, undo what is interrupted."""
+"""Start and stop a scheduler's node: wait for the store, drain, undo an interrupted start."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ if TYPE_CHECKING:
 _log = Logger("cronsensus.scheduler")
 
 LAST_EVENTS = 2.0
-"""Most seconds that a stop waits until subscribers have got the earlier events."""
+"""Most seconds that a stop waits until subscribers have received the events so far."""
 
 
 class Lifecycle:
     """Starts and stops the node of one scheduler.
 
     Attributes:
-        part: the participation.
+        part: this process's node, from start to stop.
     """
 
     def __init__(self, setup: Setup, declared: Declarations, opened: OpenedStore, startups: Startups, bus: Bus) -> None:
@@ -63,7 +63,7 @@ class Lifecycle:
 
         A node runs the ``declared`` jobs, on a sibling of ``opened``, after the ``startups``; its events go to ``bus``.
         """
-        self.part = Participation(self._prepare_start, self._new_node, self._seconds_left)
+        self.part = Participation(self._prepare_start, self._new_node, self._close_after_stop)
         self._setup = setup
         self._declared = declared
         self._opened = opened
@@ -72,8 +72,8 @@ class Lifecycle:
         self._pinging: Pinging | None = None
         self._pause = Event()  # never set: for pauses that a signal handler may interrupt
         self._store_wait: StoreWait | None = None
-        self._told_of_nothing = False
-        self._told_twice: set[str] = set()
+        self._warned_of_no_function = False
+        self._warned_as_twice_declared: set[str] = set()
         self.rooms: list[HooksFactory] = []
         """Features that this scheduler alone has, beside those of ``rooms.py``."""
         self.on_declared: Callable[[Store, Sequence[JobSpec]], None] = lambda *_: None
@@ -128,9 +128,9 @@ class Lifecycle:
                 self._pause.wait(pause)
                 with tries:
                     self.part.start(None, start=start)
-        except BaseException as error:  # out of a signal handler, too: no node may run on behind it
+        except BaseException as error:  # also of a signal handler: no node may stay behind
             self.part.undo_start(start)
-            if wait is None and self._starts_later(None, error):
+            if wait is None and self._start_in_background(None, error):
                 return
             if isinstance(error, StoreUnavailable):
                 raise without_stack(error) from None
@@ -154,7 +154,7 @@ class Lifecycle:
                 with tries:
                     await self.part.astart()
         except StoreError as error:
-            if wait is None and self._starts_later(asyncio.get_running_loop(), error):
+            if wait is None and self._start_in_background(asyncio.get_running_loop(), error):
                 return
             if isinstance(error, StoreUnavailable):
                 raise without_stack(error) from None
@@ -170,7 +170,7 @@ class Lifecycle:
             )
         return Tries(0.0 if wait is None else parse_duration(wait, what="wait").total_seconds())
 
-    def _starts_later(self, loop: asyncio.AbstractEventLoop | None, error: BaseException) -> bool:
+    def _start_in_background(self, loop: asyncio.AbstractEventLoop | None, error: BaseException) -> bool:
         """Go on starting in the background, if that may help."""
         if not isinstance(error, StoreError) or not may_come(error) or self._startups.make_wait:
             return False
@@ -212,7 +212,7 @@ class Lifecycle:
             self.part.stop(timedelta(0))
             raise
         finally:
-            self._seconds_left()
+            self._close_after_stop()
 
     async def astop(self, drain_timeout: Duration | None = None) -> bool:
         """Stop taking part without blocking the event loop; see ``stop``."""
@@ -258,7 +258,7 @@ class Lifecycle:
         except StoreUnavailable as error:
             raise without_stack(error) from None
         finally:
-            self._seconds_left()
+            self._close_after_stop()
 
     def _drain_seconds(self, drain_timeout: Duration | None) -> timedelta:
         if drain_timeout is None:
@@ -274,21 +274,21 @@ class Lifecycle:
         self._make_pinging()
 
     def _make_pinging(self) -> None:
-        self._ping_no_more()  # a start that is tried again
+        self._stop_pinging()  # a start that is tried again
         if (url := self._setup.settings.heartbeat_url) is not None:
             from cronsensus.lifecycle.pinging import Pinging
 
             self._pinging = Pinging(url, lambda: self.decides)
             self._pinging.start_pinging()
 
-    def _ping_no_more(self) -> None:
+    def _stop_pinging(self) -> None:
         if self._pinging is not None:
             self._pinging.stop_pinging()
 
-    def _seconds_left(self) -> None:
+    def _close_after_stop(self) -> None:
         if self.part.is_over:
             self._startups.end_watching()
-            self._ping_no_more()
+            self._stop_pinging()
         with self._opened.lock:
             if self.part.is_over:
                 self._setup.forget_release()
@@ -385,9 +385,9 @@ class Lifecycle:
             _log.info("due at another time by the zone rules of this machine: %s", _some_names(defined.moved))
         log_retired(store, defined, retire_after)
         warn_of_strangers(store.namespace, defined)
-        self._told_twice |= warn_of_twice_declared(store, self._told_twice)
-        if not (defined.created or defined.changed or defined.unchanged or self._told_of_nothing):
-            self._told_of_nothing = warn_of_nothing(store, self._declared.registry)
+        self._warned_as_twice_declared |= warn_of_twice_declared(store, self._warned_as_twice_declared)
+        if not (defined.created or defined.changed or defined.unchanged or self._warned_of_no_function):
+            self._warned_of_no_function = warn_of_nothing(store, self._declared.registry)
         return bool(defined.superseded or defined.kept)
 
     def _ensure_runs(self, store: Store) -> None:

@@ -32,7 +32,7 @@ from cronsensus.lifecycle.signals import StopSignals
 from cronsensus.lifecycle.starting import Start, Tries
 from cronsensus.lifecycle.systemd import Systemd
 from cronsensus.process.background import PATIENCE, Whole
-from cronsensus.process.forking import is_being_spawned, left_to_the_parent, mind_forks
+from cronsensus.process.forking import is_being_spawned, left_to_the_parent, register_for_forks
 from cronsensus.process.interrupts import Event
 from cronsensus.process.logger import Logger
 from cronsensus.process.twins import start_on_a_thread
@@ -62,13 +62,13 @@ Prepare = Callable[["asyncio.AbstractEventLoop | None", Callable[[], bool]], Non
 
 
 class Participation:
-    """At most one node at a time."""
+    """This process's node; at most one at a time."""
 
-    def __init__(self, prepare: Prepare, new_node: NewNode, left: Callable[[], None]) -> None:
-        """Prepare; ``left`` is called when a node has been stopped."""
+    def __init__(self, prepare: Prepare, new_node: NewNode, on_stopped: Callable[[], None]) -> None:
+        """Prepare; ``on_stopped`` is called when a node has been stopped."""
         self._prepare = prepare
         self._new_node = new_node
-        self._left = left
+        self._on_stopped = on_stopped
         self._asked: Callable[[], bool] = _never_asked
         self._lock = threading.Lock()
         self._node: Node | None = None
@@ -83,7 +83,7 @@ class Participation:
         self._since = 0.0
         self._failed: str | None = None
         self._of_the_parent = False
-        mind_forks(self)
+        register_for_forks(self)
 
     @property
     def node(self) -> Node | None:
@@ -185,7 +185,7 @@ class Participation:
         if start.over.wait(patience):
             if start.node is not None and start.node is self._node:
                 self.stop(timedelta(0))
-            self._left()  # what start-up tasks needed, too
+            self._on_stopped()  # it also closes what start-up tasks have opened
 
     async def astart(self) -> None:
         """Start a node whose async jobs run on the running loop."""
@@ -278,7 +278,7 @@ class Participation:
             atexit.unregister(self._at_exit)
             with self._lock:
                 self._stopping = None
-            self._left()
+            self._on_stopped()
             stopping.done.set()
             self._drained()
 
@@ -339,7 +339,7 @@ class Participation:
             stopping.done.wait(_AT_EXIT)
 
     def _ended_too_soon(self, node: Node) -> bool:
-        # A program that ends by an exception, which it has shown, has another reason.
+        # A program that ends by an exception has printed its reason.
         return (
             not node.stats.claimed
             and _clock.monotonic() - self._since < _SOON

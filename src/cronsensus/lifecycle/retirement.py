@@ -1,4 +1,4 @@
-"""Report jobs that a release no longer declares: what is pending, and whether they are another application's.
+"""Warn of retired jobs with pending runs, and of signs that two applications share a namespace.
 
 It only logs, and reads the store. The store decides what becomes of such jobs (``define_jobs``).
 """
@@ -29,24 +29,24 @@ def log_retired(store: Store, defined: DefineResult, retire_after: timedelta) ->
     if not defined.retired:
         return
     waiting = store.pending_of(defined.retired)
-    quiet = []
+    without_runs = []
     for name in defined.retired:
         if name not in waiting:
-            quiet.append(name)
+            without_runs.append(name)
             continue
         _log.warning(
             "job %r is retired, because no running release declares it; %s, kept for %s in case a "
             "release declares it again, and then cancelled (at once: scheduler.remove_job(%r))",
             name, _in_words(waiting[name]), format_duration(retire_after), name,
         )  # fmt: skip
-    if quiet:
-        more = len(quiet) - _NAMED
-        rest = f" and {more} more" if more > 0 else ""
-        _log.warning("retired, because no running release declares them: %s%s", ", ".join(quiet[:_NAMED]), rest)
+    if without_runs:
+        unnamed = len(without_runs) - _NAMED
+        names = ", ".join(without_runs[:_NAMED]) + (f" and {unnamed} more" if unnamed > 0 else "")
+        _log.warning("retired, because no running release declares them: %s", names)
 
 
 def record_meant(store: Store, retired: Mapping[str, str], by: str) -> None:
-    """Write into the trail that jobs are gone on purpose, by name with the reason, once for each retirement.
+    """Record in the trail that jobs were retired on purpose, with the reason, once for each retirement.
 
     If two nodes do so at the same instant, the trail has it twice, which does no harm.
     """
@@ -61,31 +61,31 @@ def _in_words(count: int) -> str:
 
 def warn_of_strangers(namespace: str, defined: DefineResult) -> None:
     """Warn if a release replaces nearly all jobs of the release before: most likely it is another application."""
-    others = len(defined.retired) + len(defined.kept)
-    ours = len(defined.created)
+    not_declared = len(defined.retired) + len(defined.kept)
+    new = len(defined.created)
     common = len(defined.unchanged) + len(defined.changed) + len(defined.superseded)
-    if others and ours and common <= _COMMON * min(others + common, ours + common):
+    if not_declared and new and common <= _COMMON * min(not_declared + common, new + common):
         _log.warning(
             "this release declares %d job(s), and of the %d that namespace %r had before it declares %d: if another "
             "application uses this store, give each a namespace of its own, Scheduler(…, namespace='…'); else each "
             "retires the other's jobs",
-            ours + common, others + common, namespace, common,
+            new + common, not_declared + common, namespace, common,
         )  # fmt: skip
 
 
-def warn_of_twice_declared(store: Store, told: Collection[str]) -> set[str]:
-    """Warn of jobs that another program declares with another function, except ``told``; return their names."""
+def warn_of_twice_declared(store: Store, warned: Collection[str]) -> set[str]:
+    """Warn of jobs that another program declares with another function, except ``warned``; return their names."""
     nodes = [session for session in store.sessions() if session.is_node and session.state in {"alive", "draining"}]
-    new = [one for one in find_twice_declared(nodes) if one.job not in told]
-    for one in new[:_NAMED]:
+    found = [job for job in find_twice_declared(nodes) if job.job not in warned]
+    for twice_declared in found[:_NAMED]:
         _log.warning(
             "%s; give each program a namespace of its own, Scheduler(…, namespace='…'), or the job another name. It is "
             "normal during a deploy that moves the function",
-            one.sentence,
+            twice_declared.sentence,
         )
-    if len(new) > _NAMED:
-        _log.warning("and %d more jobs that two programs declare; see: cronsensus doctor", len(new) - _NAMED)
-    return {one.job for one in new}
+    if len(found) > _NAMED:
+        _log.warning("and %d more jobs that two programs declare; see: cronsensus doctor", len(found) - _NAMED)
+    return {twice_declared.job for twice_declared in found}
 
 
 def warn_of_nothing(store: Store, functions: Collection[str]) -> bool:

@@ -1,7 +1,7 @@
 """Turn SIGTERM and SIGINT into a drain.
 
-The wait for a signal is a wait at a pipe (the self-pipe of D. J. Bernstein). Waiting at a lock would do, if no signal
-ever came just before the wait: then Python's handler has not run yet, and nothing wakes the thread to run it. The
+The wait for a signal is a wait at a pipe (the self-pipe of D. J. Bernstein). A lock is not enough: if a signal
+comes just before the wait, Python's handler has not run yet, and nothing wakes the thread to run it. The
 interpreter writes a byte for every signal that has a Python handler, so the application's own signals arrive at the
 pipe too. The byte only wakes the thread: the handler, which has run by then, records which signals count.
 
@@ -32,10 +32,10 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 TOGETHER = 1.0
 """Seconds after a signal for which further signals count as the same request."""
 PATIENCE = 3
-"""The signal with this number ends the process at once: the orderly stop hangs."""
+"""The third signal ends the process at once, because the orderly stop seems to hang."""
 _LONGEST_POLL = 2**31 - 1
-_TOLD = 0
-"""The byte of ``request_stop``; the others are the numbers of signals, written by the interpreter itself."""
+_REQUESTED = 0
+"""The byte that ``request_stop`` writes; the interpreter writes the numbers of signals."""
 
 
 class StopSignals:
@@ -67,13 +67,13 @@ class StopSignals:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._put_back()
+        self._restore_handlers()
         with self._lock:
             writes, self._writes = self._writes, -1
         os.close(writes)
         os.close(self._reads)
 
-    def _put_back(self) -> None:
+    def _restore_handlers(self) -> None:
         _entered.discard(self)
         for number, previous in self._previous.items():
             # None: a handler that was not installed from Python and cannot be put back from here.
@@ -84,10 +84,10 @@ class StopSignals:
             self._wakeup_before = None
 
     def request_stop(self) -> None:
-        """Arrive at ``wait`` like a signal; from any thread, also when nothing waits any more."""
+        """Wake ``wait`` as a signal does; from any thread, even if nothing waits any more."""
         with self._lock, contextlib.suppress(BlockingIOError):
             if self._writes >= 0:
-                os.write(self._writes, bytes([_TOLD]))
+                os.write(self._writes, bytes([_REQUESTED]))
 
     def is_asked(self) -> bool:
         """Whether SIGTERM or SIGINT has arrived."""
@@ -102,24 +102,25 @@ class StopSignals:
             left = None if until is None else max(0.0, until - _clock.monotonic())
             poll.poll(None if left is None else min(math.ceil(left * 1000), _LONGEST_POLL))
             with contextlib.suppress(BlockingIOError):
-                self._arrived.extend(byte for byte in os.read(self._reads, 4096) if byte == _TOLD)
+                self._arrived.extend(byte for byte in os.read(self._reads, 4096) if byte == _REQUESTED)
             if left == 0:
                 break
-        number = self._arrived.popleft() if self._arrived else _TOLD
-        return None if number == _TOLD else signal.Signals(number)
+        number = self._arrived.popleft() if self._arrived else _REQUESTED
+        return None if number == _REQUESTED else signal.Signals(number)
 
     def forked(self) -> None:
-        """Leave the signals to what they meant before; called in a forked child, on its only thread.
+        """Restore the earlier handlers; called in a forked child, on its only thread.
 
-        A handler of the application may fork in the middle of ``wait`` and come back there: that wait ends as if told.
+        A handler of the application may fork in the middle of ``wait`` and return there: that wait ends as after
+        ``request_stop``.
         """
         if self._wakeup_before is not None:
-            self._wakeup_before = -1  # what was there belongs to the parent as well
+            self._wakeup_before = -1  # the earlier descriptor is the parent's, too
         with contextlib.suppress(ValueError):  # the interpreter does not take this for its main thread
-            self._put_back()
+            self._restore_handlers()
         self._lock = threading.Lock()
         reads, writes = os.pipe()
-        os.write(writes, bytes([_TOLD]))
+        os.write(writes, bytes([_REQUESTED]))
         for own, of_the_parent in ((reads, self._reads), (writes, self._writes)):
             os.dup2(own, of_the_parent, inheritable=False)
             os.close(own)

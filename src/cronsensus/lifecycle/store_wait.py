@@ -9,7 +9,7 @@ from collections.abc import Callable
 from cronsensus.errors import CoordinationError, CronsensusError, StoreError
 from cronsensus.lifecycle.starting import may_come, pause_before
 from cronsensus.process.background import PATIENCE
-from cronsensus.process.forking import mind_forks
+from cronsensus.process.forking import register_for_forks
 from cronsensus.process.interrupts import Event
 from cronsensus.process.logger import Logger
 from cronsensus.timing.clock import SystemClock
@@ -26,7 +26,7 @@ class StoreWait:
     """
 
     def __init__(self, attempt: Callable[[], object], give_up: Callable[[], None], what: str, log: Logger) -> None:
-        """Begin nothing yet.
+        """Prepare; nothing is tried yet.
 
         Args:
             attempt: a single try; it raises ``StoreError`` while the store is not available.
@@ -51,7 +51,7 @@ class StoreWait:
         """Log the error, and go on trying in the background."""
         self._log_cause(error)
         self._thread = threading.Thread(target=self._try_until_over, name="cronsensus-store-wait", daemon=True)
-        mind_forks(self)
+        register_for_forks(self)
         atexit.register(self.cancel)
         self._thread.start()
 
@@ -64,7 +64,7 @@ class StoreWait:
             self._thread.join(PATIENCE)
 
     def forked(self) -> None:
-        """Leave the waiting to the parent; a child has no thread for it."""
+        """Stop waiting in a forked child, which has no thread for it; the parent goes on."""
         self._thread = None
         atexit.unregister(self.cancel)
 

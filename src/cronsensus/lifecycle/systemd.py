@@ -24,15 +24,15 @@ _log = Logger("cronsensus.systemd")
 
 
 class Rounds(Protocol):
-    """What systemd is notified of."""
+    """The rounds of a node, for systemd."""
 
     @property
     def turns(self) -> bool:
-        """Whether they go on."""
+        """Whether rounds go on."""
 
     @property
     def status(self) -> str:
-        """What the node does, in a few words."""
+        """What the node is doing, in a few words."""
 
 
 class Systemd:
@@ -42,10 +42,10 @@ class Systemd:
         """Send nothing yet; ``environ`` is that of this process."""
         self._address = environ.get("NOTIFY_SOCKET", "")
         self._process = os.getpid()
-        asked = environ.get("WATCHDOG_USEC", "")
-        if not asked.isdecimal() or environ.get("WATCHDOG_PID", str(self._process)) != str(self._process):
-            asked = "0"
-        self._watchdog = int(asked) / 1e6
+        microseconds = environ.get("WATCHDOG_USEC", "")
+        if not microseconds.isdecimal() or environ.get("WATCHDOG_PID", str(self._process)) != str(self._process):
+            microseconds = "0"
+        self._watchdog = int(microseconds) / 1e6
         self._rounds = rounds
         self._last_status = ""
         self._over = Event()
@@ -90,4 +90,4 @@ class Systemd:
                 sender.setblocking(False)
                 sender.sendto("\n".join(lines).encode(), address)
         except OSError as error:
-            _log.warning("systemd was not told %s: %s", lines[0], error)
+            _log.warning("systemd was not notified of %s: %s", lines[0], error)

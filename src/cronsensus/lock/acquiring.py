@@ -60,7 +60,7 @@ def _try_lock(backend: LockBackend, request: LockRequest, waiter: Waiter) -> Lea
         waiter.news = news
         raise
     if lease is not None:
-        waiter.has_acquired()
+        waiter.note_acquired()
     return lease
 
 

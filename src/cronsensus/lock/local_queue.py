@@ -110,7 +110,7 @@ class LocalQueue:
         elif remote is not None and not remote.notifies_all:
             self._notifying().wake_next(name)
 
-    def has_acquired(self, waiter: QueuedWaiter) -> None:
+    def note_acquired(self, waiter: QueuedWaiter) -> None:
         """Take a waiter that acquired without a notification out of both queues, so that it gets no later one."""
         waited, remote = self.leave_queue(waiter), self._remote
         if waited and remote is not None:
@@ -241,6 +241,6 @@ class QueuedWaiter(Waiter):
             self.news = False
             submit_act(lambda: self._queue.pass_on(self.name))
 
-    def has_acquired(self) -> None:
+    def note_acquired(self) -> None:
         """Leave both queues."""
-        self._queue.has_acquired(self)
+        self._queue.note_acquired(self)

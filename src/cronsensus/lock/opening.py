@@ -1,4 +1,4 @@
-"""From what a user writes to the backend of a lock: one backend for all locks of this process in one place."""
+"""Open the backend of a lock from its URL, store or client. Locks of this process in the same place share a backend."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from cronsensus.errors import ConfigurationError, InvalidOption
 from cronsensus.lock.backend import LockBackend
 from cronsensus.lock.clients import Client, is_client, url_of
 from cronsensus.lock.in_store import StoreLockBackend
-from cronsensus.process.this_process import start_anew
+from cronsensus.process.this_process import call_after_fork
 from cronsensus.stores import missing_driver, open_store
 from cronsensus.stores.base import Store
 from cronsensus.timing.clock import SystemClock
 
 Where = str | Store | Client | Sequence[str] | Callable[[], LockBackend]
 
-PARTS = "cronsensus.locks"
-"""The group of entry points of optional places for locks, in ``pyproject.toml``: they lie above this module."""
+ENTRY_POINTS = "cronsensus.locks"
+"""The group of entry points of optional backends in ``pyproject.toml``: this module must not import them itself."""
 
-_LONGEST = 100
+_LONGEST_REPR = 100
 
 _guard = threading.Lock()
 _backends: dict[Hashable, LockBackend] = {}
@@ -28,12 +28,12 @@ _of_the_parent: list[object] = []
 
 
 def backend_of(where: Where, namespace: str | None, *, stop: bool = False) -> Callable[[], LockBackend]:
-    """Return a function that gives the backend for ``where``: opened at the first call, and anew in a forked child.
+    """Return a function that returns the backend for ``where``. It is opened once, and anew in a forked child.
 
     Args:
         where: see ``Lock``.
         namespace: likewise.
-        stop: refuse locks once the store was emptied.
+        stop: refuse locks once the store was emptied (``on_store_loss="stop"``).
 
     Raises:
         InvalidOption: a lock cannot be held there.
@@ -55,7 +55,7 @@ def backend_of(where: Where, namespace: str | None, *, stop: bool = False) -> Ca
     if isinstance(where, str) and where.strip():
         url, space = where, namespace or "default"
         at_url = partial(_cached_backend, (url, space, stop), lambda: _open_backend(url, space, stop=stop))
-        at_url()  # connects to nothing yet, and raises for a URL of an unknown kind
+        at_url()  # raises for an unknown kind of URL; connects to nothing yet
         return at_url
     if isinstance(where, (list, tuple)) and where and all(isinstance(url, str) for url in where):
         urls, space = tuple(where), namespace or "default"
@@ -63,7 +63,7 @@ def backend_of(where: Where, namespace: str | None, *, stop: bool = False) -> Ca
         at_masters()
         return at_masters
     shown = repr(where)
-    if len(shown) > _LONGEST:
+    if len(shown) > _LONGEST_REPR:
         shown = type(where).__name__
     raise InvalidOption(
         f"{shown} is no place for a lock; write the URL of a store such as redis://localhost, file:///var/lock/app, or "
@@ -86,7 +86,7 @@ def _in_store(store: Store, *, stop: bool) -> LockBackend:
 def _open_masters(urls: tuple[str, ...], namespace: str) -> LockBackend:
     from importlib.metadata import entry_points
 
-    found = entry_points(group=PARTS, name="redlock")
+    found = entry_points(group=ENTRY_POINTS, name="redlock")
     if not found:
         raise ConfigurationError(
             "this installation of cronsensus does not name its part for locks at a majority of Redis masters (its "
@@ -128,4 +128,4 @@ def _in_child() -> None:
     _backends.clear()
 
 
-start_anew(_in_child)
+call_after_fork(_in_child)

@@ -83,7 +83,7 @@ class Waiter:
         """Leave without the lock, and pass an unused notification on to another waiter. Asks no store."""
         self.leave_queue()
 
-    def has_acquired(self) -> None:
+    def note_acquired(self) -> None:
         """Leave with the lock. May ask the store; never raises."""
 
     # --- the holders --------------------------------------------------------------------------------------------------

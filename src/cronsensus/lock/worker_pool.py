@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from cronsensus.process.background import Act, Background, Gone
 from cronsensus.process.logger import Logger
-from cronsensus.process.this_process import start_anew
+from cronsensus.process.this_process import call_after_fork
 
 Answer = TypeVar("Answer")
 
@@ -138,4 +138,4 @@ def _in_child() -> None:
     _renewing = Background("cronsensus-lock-renewal", most=THREADS, log=_log)
 
 
-start_anew(_in_child)
+call_after_fork(_in_child)

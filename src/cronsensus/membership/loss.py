@@ -2,13 +2,13 @@
 
 A failover to a standby that lags, a restart from a snapshot or a restored backup takes a store back to an earlier
 moment; ``FLUSHALL``, a restart without data or a fresh database empties it. Nobody notifies a node of that, nor a
-process that only holds locks or guards functions. They detect it by signs, which cost next to nothing, because they
-come with the answers of verbs that are called anyway.
+process that only holds locks or guards functions. They detect it by signs in the answers of verbs that are called
+anyway, so this costs next to nothing.
 
 ==================================================== ==================================================================
 a renewal counts fewer renewals than this node did   the store lost a moment, after the last one that it still counts
 a job's watermark is lower than this node knows it   the store lost a moment: watermarks only grow
-a run is given here whose end here was accepted      the store lost a moment: final states have no exit
+a run is claimed again whose end was accepted        the store lost a moment: final states have no exit
 the node holds other runs than the store believes    the store lost a moment; see ``reconciling``
 the store has another identity, or none              it was emptied, or is another one
 ==================================================== ==================================================================
@@ -102,8 +102,8 @@ class StoreWatch:
         self._beats: OrderedDict[int, datetime] = OrderedDict()
         """The times of this node's renewals, by number; 0: the opening. Older ones are thinned out."""
         self._watermarks: OrderedDict[tuple[int, str], tuple[datetime, datetime]] = OrderedDict()
-        """Each with a time at which the store had it, or was about to."""
-        self._to_tell: list[Loss] = []
+        """The highest known watermark of each job, with a time at which the store had it, or was about to have it."""
+        self._unrecorded: list[Loss] = []
         self._last: Loss | None = None
         self._emptied = False
 
@@ -114,13 +114,13 @@ class StoreWatch:
 
     @property
     def session(self) -> str:
-        """The session whose store is known."""
+        """The session for which the store's identity was read."""
         return self._session
 
     @property
-    def has_news(self) -> bool:
-        """Whether a loss was found that ``record_losses`` has not written yet."""
-        return bool(self._to_tell)
+    def has_unrecorded_losses(self) -> bool:
+        """Whether there is a loss that ``record_losses`` has not written yet."""
+        return bool(self._unrecorded)
 
     # --- signs --------------------------------------------------------------------------------------------------------
 
@@ -138,7 +138,7 @@ class StoreWatch:
         with self._lock:
             known = self._identity
         if known is not None and (identity is None or identity.id != known.id):
-            self._found_empty(now)
+            self._note_emptied(now)
         with self._lock:
             self._identity = identity
             # A stopped subject stays stopped, even if another thread opens a session meanwhile.
@@ -171,9 +171,9 @@ class StoreWatch:
                     for beat in [*self._beats][1:-1:2]:
                         del self._beats[beat]
         if identity is not None and renewal.store != identity.id:
-            self._found_empty(renewal.now)
+            self._note_emptied(renewal.now)
         elif why:
-            self._found_lost(since, renewal.now, why)
+            self._note_loss(since, renewal.now, why)
 
     def compare_watermarks(self, jobs: Iterable[JobState], now: datetime) -> None:
         """Compare watermarks with their earlier values, and with the plans of this node: they only grow."""
@@ -197,8 +197,8 @@ class StoreWatch:
         A look may never show them: if each occurrence is fired ahead of its time, no job is due any more.
         """
         with self._lock:
-            for each in plans:
-                self._note_watermark((each.job_id, each.job), each.watermark, now)
+            for plan in plans:
+                self._note_watermark((plan.job_id, plan.job), plan.watermark, now)
 
     def _note_watermark(self, key: tuple[int, str], watermark: datetime, now: datetime) -> None:
         self._watermarks[key] = watermark, now
@@ -219,7 +219,7 @@ class StoreWatch:
             at = until - timedelta(seconds=ENDS_KEPT) if at is None else min(at, until)
             # Not simply the last renewal: it may be younger than the loss.
             since = max((beat for beat in self._beats.values() if beat <= at), default=at)
-        self._found_lost(since, until, why)
+        self._note_loss(since, until, why)
 
     def note_trouble(self, error: StoreError) -> bool:
         """Record why the store cannot be used: missing tables existed when this node started.
@@ -229,30 +229,30 @@ class StoreWatch:
         with self._lock:
             new = isinstance(error, SchemaMismatch) and self._identity is not None and not self._emptied
         if new:
-            self._found_empty(None)
+            self._note_emptied(None)
         return new
 
-    # --- what follows -------------------------------------------------------------------------------------------------
+    # --- recording --------------------------------------------------------------------------------------------------
 
     def record_losses(self, store: Store) -> None:
         """Write the losses that were found since the last time into the trail."""
         with self._lock:
-            losses, self._to_tell = self._to_tell, []
+            losses, self._unrecorded = self._unrecorded, []
         while losses:
             try:
                 store.note_in_trail(losses[0], by=self._name)
             except StoreError:
                 with self._lock:
-                    self._to_tell[:0] = losses
+                    self._unrecorded[:0] = losses
                 raise
             losses.pop(0)
 
-    def _found_lost(self, since: datetime, until: datetime, why: str) -> None:
+    def _note_loss(self, since: datetime, until: datetime, why: str) -> None:
         with self._lock:
             if self._last is not None and until - self._last.until < ONE_LOSS:
                 return
             self._last = loss = Loss(since, until, emptied=False, why=why)
-            self._to_tell.append(loss)
+            self._unrecorded.append(loss)
             self._watermarks.clear()
         _log.aside.warning(
             "the store lost a moment, after %s and before %s (%s): it went back to an earlier state, as after a "
@@ -262,7 +262,7 @@ class StoreWatch:
         )  # fmt: skip
         self._wake()
 
-    def _found_empty(self, now: datetime | None) -> None:
+    def _note_emptied(self, now: datetime | None) -> None:
         with self._lock:
             if self._emptied:
                 return
@@ -272,7 +272,7 @@ class StoreWatch:
             until = now or since
             if until is not None:
                 why = f"the store is another one than the one that this {self._subject} knew"
-                self._to_tell.append(Loss(since, until, emptied=True, why=why))
+                self._unrecorded.append(Loss(since, until, emptied=True, why=why))
             self._watermarks.clear()
         _log.aside.critical(
             "the store was emptied, or is another one: the one that this %s knew (%s) is gone, with %s. %s",

@@ -26,7 +26,7 @@ def of_this_process(
     declares: Mapping[str, str] = MappingProxyType({}),
     rules: ZoneRules | None = None,
 ) -> SessionSpec:
-    """Describe a session with a new id; with a concurrency of zero it takes no turn and runs no job of a queue."""
+    """Describe a new session of this process; with a concurrency of zero it is not a node's."""
     from importlib.metadata import version
 
     return SessionSpec(
@@ -48,7 +48,9 @@ def of_this_process(
 def open_session(
     store: Store, clock: Clock, spec: SessionSpec, length: timedelta, on_lease_shortened: Callable[[], None]
 ) -> tuple[SessionLease, datetime]:
-    """Open a session; return its lease, trusted from before the question, and when it began by the store's clock.
+    """Open a session; return its lease, and when it was opened by the store's clock.
+
+    The lease is trusted from before the request was sent.
 
     Raises:
         StoreError: the store cannot be used now; it may have opened the session all the same.

@@ -1,10 +1,10 @@
-"""The session of the locks, or of the guarded calls, that this process holds in a store.
+"""Keeps a session for the locks, or the guarded calls, that this process holds in a store.
 
-A lock is held by a session, so that it ends with its process. A process may hold locks without being a node; and a
-node's session is not suitable, because it ends when the node drains, and its lease is short, for quick takeovers (ADR
-12, 14). So locks and guarded calls have sessions of their own. Such a session is opened when it is first needed,
-renewed by the heartbeat, and closed when it has not been needed for a while. Like a node, it also notices if the store
-was emptied; see ``loss``.
+A lock is held by a session, so that it ends with its process. A process may hold locks without being a node. And a
+node's session is not suitable: it ends when the node drains, and its lease is short, for quick takeovers (ADR 12, 14).
+So locks and guarded calls have sessions of their own. Such a session is opened when it is first needed,
+renewed by the heartbeat, and closed when it has not been needed for a while. As a node does, the host
+also notices if the store was emptied; see ``loss``.
 
 ::
 
@@ -34,7 +34,7 @@ from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.membership.session import of_this_process, open_session
 from cronsensus.model.session import Renewal
 from cronsensus.process.logger import Logger
-from cronsensus.process.this_process import start_anew
+from cronsensus.process.this_process import call_after_fork
 from cronsensus.stores.base import Store
 from cronsensus.timing.clock import Clock
 
@@ -42,13 +42,14 @@ _log = Logger("cronsensus.node")
 
 IDLE_FOR = 60.0
 """Seconds after which a session that is not needed is closed."""
-KNOWS_AFTER = 1.0
-"""Seconds after which it reads the store's identity. A process that ends before needs no connection for that."""
-ASK_AGAIN = 5.0
+IDENTIFY_AFTER = 1.0
+"""Seconds after which it reads the store's identity. A process that ends before that saves a connection."""
+IDENTIFY_AGAIN = 5.0
+"""Seconds until the next try, if the store did not answer."""
 LEAVE_WITHIN = 3.0
 """Seconds that ``close`` waits for the store to end the session."""
-JOIN = 1.0
-"""Seconds that ``close`` waits for the heartbeat, which may be in the middle of a verb."""
+JOIN_WITHIN = 1.0
+"""Seconds that ``close`` waits for the thread of the heartbeat, which may be in the middle of a verb."""
 _SHORT_LEASE = timedelta(seconds=10)
 
 
@@ -75,10 +76,10 @@ class SessionHost:
 
         Args:
             store: for verbs on the callers' threads; the caller closes it, after this object.
-            clock: for waits and trust.
-            name: for people.
+            clock: for waits, and for how long a lease is trusted.
+            name: of this process, for people.
             heartbeat: renews all sessions of this process in the store; ``None``: a heartbeat for this session alone.
-            lease: of the session while it holds runs; a session with only locks, or nothing, has a long lease.
+            lease: of the session while it holds runs. With only locks, or nothing, it has a long lease.
             stop: refuse new locks and calls once the store was emptied.
             on_listed: called after each renewal with the runs that the store lists for the session.
         """
@@ -134,7 +135,7 @@ class SessionHost:
             raise
 
     def unpin_session(self) -> None:
-        """Undo a ``pin_session``: from now on only its resources keep the session open."""
+        """Undo a ``pin_session``: without pins, only resources keep the session open."""
         with self._lock:
             self._pins -= 1
             self._needed_at = self._clock.monotonic()
@@ -157,14 +158,14 @@ class SessionHost:
         self._lose_session(lease, "its session was ended")
 
     def verify_soon(self) -> None:
-        """Check soon whether the store still knows the session, because it has lost something else."""
+        """Renew soon, to check whether the store still has the session: it lacks something else of this process."""
         with self._lock:
             renewer = self._renewer
         if renewer is not None:
             renewer.request_renewal()
 
     def store_failed(self, error: StoreError) -> None:
-        """Record why the store could not be used: missing tables may mean that it was emptied."""
+        """Record an error of the store: missing tables may mean that it was emptied."""
         if self._loss.note_trouble(error):
             with self._lock:
                 lease = self._lease
@@ -190,12 +191,12 @@ class SessionHost:
         with self._lock:
             lease, self._lease = self._lease, None
             held = any(resource.session for resource in self._held)
-            ended = self._leave_heartbeat()
+            join_heartbeat = self._leave_heartbeat()
         self.monitor.close()
         if lease is not None:
             self._lose_session(lease, "this process let go of its session")
             self._close_within(LEAVE_WITHIN, lease, held=held)
-        ended(JOIN)
+        join_heartbeat(JOIN_WITHIN)
 
     # --- the session --------------------------------------------------------------------------------------------------
 
@@ -248,14 +249,12 @@ class SessionHost:
             store.close_session(lease.session)
         except StoreError as error:
             if held:
-                _log.warning(
-                    "what this process held could not be given back, it is free when its lease ends: %s", error
-                )
+                _log.warning("what this process held could not be released, it is free when its lease ends: %s", error)
             else:
                 _log.debug("a session that held nothing could not be closed, it ends with its lease: %s", error)
 
     def _identify_store(self, store: Store, session: str, opened_at: datetime) -> None:
-        """Read the identity of a session's store; close the session if the subject must stop.
+        """Read the identity of a session's store; close the session if this process must stop using the store.
 
         Raises:
             StoreError: the store cannot be used.
@@ -277,10 +276,10 @@ class SessionHost:
 
     def _lose_session(self, lease: SessionLease, why: str) -> None:
         with self._lock:
-            gone = [resource for resource in self._held if resource.session == lease.session]
-            for resource in gone:
+            lost = [resource for resource in self._held if resource.session == lease.session]
+            for resource in lost:
                 del self._held[resource]
-        for resource in gone:
+        for resource in lost:
             resource.mark_lost(why)
 
     # --- the end of trust --------------------------------------------------------------------------------------------
@@ -331,19 +330,19 @@ class SessionHost:
         with self._lock:
             lease, opened = self._lease, self._opened
         try:
-            if self._loss.has_news:
+            if self._loss.has_unrecorded_losses:
                 self._loss.record_losses(store)
             if lease is None or opened is None or lease.is_lost or self._loss.session == lease.session:
                 return LONGEST_WAIT
-            left = opened[0] + KNOWS_AFTER - self._clock.monotonic()
-            if left > 0:
-                return left
+            seconds_left = opened[0] + IDENTIFY_AFTER - self._clock.monotonic()
+            if seconds_left > 0:
+                return seconds_left
             self._identify_store(store, lease.session, opened[1])
         except StoreError as error:
             self.store_failed(error)
-            _log.debug("which store this is could not be asked yet: %s", error)
-            return ASK_AGAIN
-        return SOONEST if self._loss.has_news else LONGEST_WAIT
+            _log.debug("the identity of the store could not be read yet: %s", error)
+            return IDENTIFY_AGAIN
+        return SOONEST if self._loss.has_unrecorded_losses else LONGEST_WAIT
 
 
 _all: weakref.WeakSet[SessionHost] = weakref.WeakSet()
@@ -362,4 +361,4 @@ def _in_child() -> None:
 
 
 atexit.register(_at_exit)
-start_anew(_in_child)
+call_after_fork(_in_child)

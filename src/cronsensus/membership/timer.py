@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from cronsensus.process.interrupts import Condition
 from cronsensus.process.logger import Logger
-from cronsensus.process.this_process import start_anew
+from cronsensus.process.this_process import call_after_fork
 from cronsensus.timing.clock import Clock, SystemClock
 
 logger = Logger(__name__)
@@ -192,4 +192,4 @@ def _in_child() -> None:
     _of_this_process = _Watch(SystemClock())
 
 
-start_anew(_in_child)
+call_after_fork(_in_child)

@@ -22,11 +22,11 @@ _METHODS = ("GET", "HEAD")
 def metrics(source: Scheduler | Store, *, jobs: str | Sequence[str] = ()) -> AsgiApp:
     """Return the page as an ASGI application, to be mounted at any path.
 
-    ``app.mount("/metrics", metrics(scheduler))`` in Starlette and FastAPI. It names jobs and shows no arguments, and
-    asks nobody who they are: who may see it is for what it is mounted in.
+    ``app.mount("/metrics", metrics(scheduler))`` in Starlette and FastAPI. It shows names of jobs and no
+    arguments. It does not authenticate: the application that mounts it decides who may see it.
 
     Args:
-        source: the Scheduler, or the store, to show. It is asked when the page is, and it is not closed.
+        source: the Scheduler, or the store, to show. It is read when the page is requested, and it is not closed.
         jobs: patterns of the jobs that have series of their own; see ``Metrics``.
 
     Raises:
@@ -39,7 +39,7 @@ def metrics(source: Scheduler | Store, *, jobs: str | Sequence[str] = ()) -> Asg
             await _serve_lifespan(receive, send)
         elif scope["type"] == "http":
             allowed = scope["method"] in _METHODS
-            # Off the loop: a store may take its time.
+            # On a thread, because the store may be slow.
             body = await asyncio.to_thread(made.page) if allowed else b""
             headers = [(b"content-type", CONTENT_TYPE.encode()), (b"content-length", str(len(body)).encode())]
             await send({"type": "http.response.start", "status": 200 if allowed else 405, "headers": headers})
@@ -50,9 +50,9 @@ def metrics(source: Scheduler | Store, *, jobs: str | Sequence[str] = ()) -> Asg
 
 async def _serve_lifespan(receive: Receive, send: Send) -> None:
     while True:
-        what = (await receive())["type"]
-        await send({"type": f"{what}.complete"})
-        if what == "lifespan.shutdown":
+        event = (await receive())["type"]
+        await send({"type": f"{event}.complete"})
+        if event == "lifespan.shutdown":
             return
 
 

@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from cronsensus.errors import CronsensusError, InvalidOption
 from cronsensus.metrics.counting import Counting, counting_of, shares_a_folder
 from cronsensus.metrics.reading import Reader, Reading, rows_of
-from cronsensus.process.forking import mind_forks
+from cronsensus.process.forking import register_for_forks
 from cronsensus.process.logger import Logger
 from cronsensus.scheduler import Scheduler
 from cronsensus.stores.base import Store
@@ -42,8 +42,8 @@ class Metrics:
 
         Args:
             source: the Scheduler, or a store, which has no events to count.
-            jobs: patterns of the jobs that have series of their own, as ``"billing-*"``; all. The first 1,000 by name
-                have; runs of others are counted together.
+            jobs: patterns of the jobs that have series of their own, as ``"billing-*"``; by default all. At most the
+                first 1,000 by name have them; runs of others are counted together.
 
         Raises:
             InvalidOption: something else.
@@ -55,32 +55,32 @@ class Metrics:
         self._counting: Counting | None = counting_of(source, patterns) if isinstance(source, Scheduler) else None
         self._clock: Clock = SystemClock()
         self._patterns = patterns
-        mind_forks(self)
+        register_for_forks(self)
         self.forked()
 
     def forked(self) -> None:
-        """Make the lock anew: another thread may have held it."""
+        """Replace the lock: another thread may have held it."""
         self._lock = threading.Lock()
         self._reader = Reader(self._patterns, self._clock)
         self._page: tuple[float, Reading, bytes] | None = None
-        self._told = ""
-        self._asked_at = self._interval = 0.0
+        self._logged_error = ""
+        self._scraped_at = self._interval = 0.0
 
     def page(self) -> bytes:
         """Return everything in Prometheus's text format (``CONTENT_TYPE``)."""
-        found = self._read_store()
+        page = self._read_store()
         self._read_ahead()
         counted = b"" if self._counting is None else _text_of(self._counting.collect())
-        return (b"" if found is None else found[2]) + counted
+        return (b"" if page is None else page[2]) + counted
 
     def collect(self) -> Iterator[Metric]:
         """Yield everything as prometheus-client's own values.
 
         In its multiprocess mode without the counters: its own collector finds those in the folder.
         """
-        if (found := self._read_store()) is not None:
-            for name, what, label, values in rows_of(found[1]):
-                family = GaugeMetricFamily(f"cronsensus_{name}", what, labels=[label] if label else [])
+        if (page := self._read_store()) is not None:
+            for name, description, label, values in rows_of(page[1]):
+                family = GaugeMetricFamily(f"cronsensus_{name}", description, labels=[label] if label else [])
                 for key, value in values:
                     family.add_metric([key] if label else [], value)
                 yield family
@@ -95,21 +95,21 @@ class Metrics:
         if not self._lock.acquire(timeout=PATIENCE):
             return None
         try:
-            found, now = self._page, self._clock.monotonic()
-            if found is None or now - found[0] >= READ_EVERY:
+            page, now = self._page, self._clock.monotonic()
+            if page is None or now - page[0] >= READ_EVERY:
                 store = self._source.store if isinstance(self._source, Scheduler) else self._source
                 reading = self._reader.read_store(store)
-                found = self._page = self._clock.monotonic(), reading, _format_text(reading)
+                page = self._page = self._clock.monotonic(), reading, _format_text(reading)
         except CronsensusError as error:
-            if (why := str(error)) != self._told:
+            if (why := str(error)) != self._logged_error:
                 _log.warning("the store cannot be read, so scrapes have no series of jobs and queues: %s", why)
-            self._told = why
+            self._logged_error = why
             return None
         else:
-            self._told = ""
+            self._logged_error = ""
         finally:
             self._lock.release()
-        return found
+        return page
 
     def _read_ahead(self) -> None:
         """Read the store in advance for a scraper that comes at equal intervals, as Prometheus does.
@@ -117,7 +117,7 @@ class Metrics:
         So a scrape does not wait for the store, which is read no more often than before.
         """
         now, before = self._clock.monotonic(), self._interval
-        self._interval, self._asked_at = now - self._asked_at, now
+        self._interval, self._scraped_at = now - self._scraped_at, now
         if REGULAR[0] <= self._interval <= REGULAR[1] and abs(self._interval - before) < AHEAD:
             ahead = threading.Timer(self._interval - AHEAD, self._read_store)
             ahead.daemon = True
@@ -142,8 +142,8 @@ def _text_of(families: Iterable[Metric]) -> bytes:
 
 def _format_text(reading: Reading) -> bytes:
     lines: list[str] = []
-    for name, what, label, values in rows_of(reading):
-        lines += f"# HELP cronsensus_{name} {what}", f"# TYPE cronsensus_{name} gauge"
+    for name, description, label, values in rows_of(reading):
+        lines += f"# HELP cronsensus_{name} {description}", f"# TYPE cronsensus_{name} gauge"
         begin = f"cronsensus_{name}" + (f'{{{label}="' if label else "")
         lines += [
             f'{begin}{_escape_text(key)}"}} {value!r}' if label else f"{begin} {value!r}" for key, value in values

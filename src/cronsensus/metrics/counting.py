@@ -1,7 +1,7 @@
 """The counters of this process: its runs, takeovers and claims, and its calls of the store.
 
-They are fed by the scheduler's events, on the thread of its subscribers, so no run waits for it. Where
-``PROMETHEUS_MULTIPROC_DIR`` is set the numbers lie in files that all workers of a server share.
+They count the scheduler's events, on the thread of its subscribers, so no run waits for them. If
+``PROMETHEUS_MULTIPROC_DIR`` is set, the numbers are in files that all workers of a server share.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cronsensus.metrics.reading import JOB, MOST_JOBS, chosen_by
 from cronsensus.model.job import is_internal
 from cronsensus.model.states import Origin
 from cronsensus.node.stats import NodeStats
-from cronsensus.process.forking import mind_forks
+from cronsensus.process.forking import register_for_forks
 from cronsensus.scheduler import Scheduler
 from cronsensus.timing.clock import SystemClock
 
@@ -54,17 +54,17 @@ class Counting:
         self._took = Histogram("run_duration_seconds", "How long runs took.", buckets=_RUN_SECONDS, **prefix)
         delay = "From the nominal time to the start of its first attempt."
         self._delay = Histogram("run_start_delay_seconds", delay, buckets=_DELAY_SECONDS, **prefix)
-        self._takeovers = Counter("takeovers", "Runs that this node took from dead ones.", **prefix)
-        claims = "What became of what this node reached for: won, lost to another node, or refused at its end."
+        self._takeovers = Counter("takeovers", "Runs that this node took over from dead nodes.", **prefix)
+        claims = "Claims of this node by result: won, lost to another node, or refused at the end of the run."
         self._claims = Counter("claims", claims, ["result"], **prefix)
         self._verbs = Histogram(
             "store_operation_seconds", "How long the store took to answer.", ["verb"], buckets=_VERB_SECONDS, **prefix
         )
         self._errors = Counter("store_errors", "How often the store could not answer.", **prefix)
-        self._dropped_events = Counter("events_dropped", "Events that these counters were not told of.", **prefix)
+        self._dropped_events = Counter("events_dropped", "Events that these counters did not receive.", **prefix)
         for result in ("won", "lost", "refused"):
             self._claims.labels(result)
-        mind_forks(self)
+        register_for_forks(self)
         self.forked()
         scheduler.on(RunStarted, self._count_start)
         scheduler.on(RunEnded, self._count_end)
@@ -73,7 +73,7 @@ class Counting:
         scheduler.on(StoreVerb, self._count_answer)
 
     def forked(self) -> None:
-        """Make the lock anew: another thread may have held it."""
+        """Replace the lock: another thread may have held it."""
         self._lock = threading.Lock()
 
     def collect(self) -> Iterator[Metric]:

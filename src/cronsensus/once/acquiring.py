@@ -32,8 +32,8 @@ FIRST_PAUSE = 0.002
 GROWTH = 1.5
 LONGEST_PAUSE = 0.25
 """First, growth and longest of the seconds between two polls of a call that is not notified."""
-LOOK_AGAIN = 0.5
-"""Seconds after which a call in the wait queue polls all the same: a notification may be lost."""
+POLL_IN_QUEUE = 0.5
+"""Seconds after which a call in the wait queue polls without a notification, which may be lost."""
 
 Got = OwnedClaim | Occurrence | None
 
@@ -77,10 +77,10 @@ def acquire(  # noqa: PLR0917 - it is one call
             if got is None:
                 got = yield lambda: claims.acquire_claim(wanted, ticket)
         if isinstance(got, OwnedClaim):
-            wait.has_won()
+            wait.note_won()
         yield wait.stop_waiting
     finally:
-        claims.waits_no_more(chain, wanted.name)
+        claims.end_waiting(chain, wanted.name)
         if not wait.is_ended:  # the caller is gone
             submit_act(wait.stop_waiting)
     return got
@@ -97,7 +97,7 @@ def _is_open(got: Got) -> TypeGuard[Occurrence]:
 
 
 class _Waiting:
-    """A caller's wait for an occurrence that another call has."""
+    """A caller's wait for an occurrence that another call runs."""
 
     def __init__(
         self, claims: Claims, seen: Occurrence, patience: float | None, called_off: Callable[[], bool] | None
@@ -112,7 +112,7 @@ class _Waiting:
         self._has_joined = self._has_won = self.is_ended = False
         self._pause = FIRST_PAUSE
         self._holder: SessionView | None = None
-        self._of: str | None = None
+        self._holder_session: str | None = None
         self._read_at = 0.0
 
     @property
@@ -127,19 +127,19 @@ class _Waiting:
         now = self._clock.monotonic()
         holder = self._holder
         stale = holder is None or now >= self._read_at + holder.expires_in.total_seconds()
-        if seen.session != self._of or stale:
-            self._of, self._read_at = seen.session, now
+        if seen.session != self._holder_session or stale:
+            self._holder_session, self._read_at = seen.session, now
             self._holder = holder = self._claims.find_session(seen.session)
         return self._claims.reclaim_if_dead(holder)
 
     def for_news(self) -> Generator[Callable[[], None] | Pause, bool, None]:
-        """Wait for a reason to poll: a notification, a dead holder, the time, or the timeout."""
+        """Wait for a reason to poll: a notification, a dead holder, the next poll, or the timeout."""
         if not self._has_joined and self._clock.monotonic() >= self._joins_at:
             yield self._join_queue
             return  # it may have ended before the queue was joined
-        look_at = min(self._until, self._clock.monotonic() + (LOOK_AGAIN if self._has_joined else self._pause))
+        poll_at = min(self._until, self._clock.monotonic() + (POLL_IN_QUEUE if self._has_joined else self._pause))
         self._pause = min(self._pause * GROWTH, LONGEST_PAUSE)
-        while (left := look_at - self._clock.monotonic()) > 0:
+        while (left := poll_at - self._clock.monotonic()) > 0:
             if (yield Pause(self._waiter, min(left, self._waiter.nap))):
                 self._has_joined = False  # a notification takes the waiter out of the queue
                 return
@@ -151,10 +151,10 @@ class _Waiting:
             self._waiter.join_queue()
             self._has_joined = True
         except StoreError as error:
-            _log.debug("this process cannot be notified of what it waits for, and polls: %s", error)
+            _log.debug("this process cannot join the wait queue, and polls: %s", error)
             self._joins_at = float("inf")
 
-    def has_won(self) -> None:
+    def note_won(self) -> None:
         """Record that the caller has acquired the occurrence; other waiters are notified when it ends."""
         self._has_won = True
 

@@ -4,7 +4,7 @@
 
     acquire_claim ──▶ OwnedClaim ──▶ the function runs ──▶ record_end ──▶ recorded
       │                 └── the store is away: the background queue keeps trying to record the end
-      └──▶ the present occurrence, if another call has it or had it
+      └──▶ the present occurrence, if another call runs it or has run it
 
 The claim of a dead process is free as soon as a waiting process has noticed the death. The session and its claims are
 those of ``outside/claims.py``.
@@ -35,8 +35,8 @@ _log = Logger("cronsensus.once")
 
 TRIES = 3
 """How often a claim is attempted at a busy store."""
-LOOKS = 10
-"""How often a key is tried again that was refused and then not found."""
+MOST_REFUSALS = 10
+"""How often a key is tried that is refused and then not found, because others acquire and free it."""
 MAINTAIN_EVERY = 300.0
 """Seconds between two rounds of maintenance."""
 MOST_PRUNED = 200
@@ -51,7 +51,7 @@ class Claims(OutsideClaims):
 
     def _set_up(self) -> None:
         self.waiters: Waiters = Waiters(self.clock, lambda: self.store)
-        self._asked: weakref.WeakKeyDictionary[Ticket, tuple[str, str]] = weakref.WeakKeyDictionary()
+        self._acquiring_keys: weakref.WeakKeyDictionary[Ticket, tuple[str, str]] = weakref.WeakKeyDictionary()
         """The keys that calls are acquiring now: an answer may be on its way, unless the call is gone."""
         self._waits: dict[tuple[str, str], list[tuple[str, str]]] = {}
         self._maintained_at = -MAINTAIN_EVERY
@@ -60,7 +60,7 @@ class Claims(OutsideClaims):
     def is_idle(self) -> bool:
         """Whether no call holds, acquires or waits for a claim."""
         with self._lock:
-            return not self._held and not self._asked_keys() and not self.waiters
+            return not self._held and not self._keys_being_acquired() and not self.waiters
 
     def close(self) -> None:
         """Close the session and connections; claims that are still held are released."""
@@ -87,13 +87,13 @@ class Claims(OutsideClaims):
                 # Many calls came at the same moment, and others were first. Nothing was written.
                 if not tries_left:
                     raise
-                _log.debug("%s is asked for once more: %s", wanted.key, error)
+                _log.debug("%s is tried once more: %s", wanted.key, error)
         raise AssertionError
 
     def _acquire_once(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | Occurrence | None:
         self._host.refuse_if_emptied()
         self.define_jobs(wanted.spec)
-        for _ in range(LOOKS):
+        for _ in range(MOST_REFUSALS):
             answer = self._try_acquire(wanted, ticket)
             if answer is NotWon.PRUNED:
                 return None
@@ -110,7 +110,9 @@ class Claims(OutsideClaims):
                 return seen
             elif wanted.scheduled_for is not None and self._is_paused(wanted.spec):
                 return None
-        raise StoreBusy(f"{wanted.spec.name!r}: the key {wanted.key!r} comes and goes; try again")
+        raise StoreBusy(
+            f"{wanted.spec.name!r}: the key {wanted.key!r} was acquired and freed again and again; try again"
+        )
 
     def _of_this_payload(self, held: OwnedClaim, wanted: CallKey) -> OwnedClaim:
         """Return the claim, unless an earlier attempt that was cut off had another payload."""
@@ -141,7 +143,7 @@ class Claims(OutsideClaims):
         """Record the end of a claim that no call of this process needs any more; return whether there was one."""
         with self._lock:
             held = self._held.get((seen.id, seen.token))
-            asked = (seen.job, seen.key) in self._asked_keys()
+            asked = (seen.job, seen.key) in self._keys_being_acquired()
         if held is not None:
             if not held.is_left:
                 return False
@@ -163,20 +165,20 @@ class Claims(OutsideClaims):
 
     def _try_acquire(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | NotWon:
         with self._lock:
-            self._asked[ticket] = wanted.name
+            self._acquiring_keys[ticket] = wanted.name
         try:
-            return self._ask_for(wanted, ticket)
+            return self._request_claim(wanted, ticket)
         except LeaseLost:
             # The session was declared dead; this process is alive, and opens a new one.
-            return self._ask_for(wanted, ticket)
+            return self._request_claim(wanted, ticket)
         finally:  # a lost answer is found by the next read of the key, or in the list of a renewal
             with self._lock:
-                self._asked.pop(ticket, None)
+                self._acquiring_keys.pop(ticket, None)
 
-    def _asked_keys(self) -> list[tuple[str, str]]:
-        return [name for ticket, name in list(self._asked.items()) if not ticket.over]
+    def _keys_being_acquired(self) -> list[tuple[str, str]]:
+        return [name for ticket, name in list(self._acquiring_keys.items()) if not ticket.over]
 
-    def _ask_for(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | NotWon:
+    def _request_claim(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | NotWon:
         at = wanted.scheduled_for
         key = wanted.key if at is None else None
         named = AskNamed(wanted.spec.name, scheduled_for=at, key=key, fingerprint=wanted.fingerprint)
@@ -190,7 +192,7 @@ class Claims(OutsideClaims):
     def _list_held_keys(self) -> set[tuple[int, int]] | None:
         """Return the claims that calls hold; ``None`` while a call acquires, because its answer may be on the way."""
         with self._lock:
-            return None if self._asked_keys() else set(self._held)
+            return None if self._keys_being_acquired() else set(self._held)
 
     # --- calls that wait for calls ------------------------------------------------------------------------------------
 
@@ -219,7 +221,7 @@ class Claims(OutsideClaims):
             for key in mine:
                 self._waits.setdefault(key, []).append(name)
 
-    def waits_no_more(self, chain: Iterable[tuple[str, str]], name: tuple[str, str]) -> None:
+    def end_waiting(self, chain: Iterable[tuple[str, str]], name: tuple[str, str]) -> None:
         """Remove what ``note_waiting`` recorded."""
         with self._lock:
             for key in chain:
@@ -268,7 +270,7 @@ class Claims(OutsideClaims):
     # --- maintenance --------------------------------------------------------------------------------------------------
 
     def maintain_store(self) -> None:
-        """Prune old rows, and close keys that were not called again within ``keep``; at intervals."""
+        """Prune old rows, and close keys that were not called again within ``keep``; at most every five minutes."""
         now = self.clock.monotonic()
         with self._lock:
             if now - self._maintained_at < MAINTAIN_EVERY:
@@ -279,7 +281,7 @@ class Claims(OutsideClaims):
             for spec in list(self._defined.values()):
                 self._close_abandoned(spec)
         except (StoreError, LeaseLost) as error:
-            _log.debug("what is over could not be looked for now: %s", error)
+            _log.debug("old rows could not be pruned or closed now: %s", error)
 
     def _close_abandoned(self, spec: JobSpec) -> None:
         where = OccurrenceFilter(job=spec.name, states=(State.PENDING,))

@@ -1,4 +1,4 @@
-"""Which slot of a trigger a moment belongs to."""
+"""The slot of a trigger in which a moment lies: from one nominal time to the next."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def read_trigger(trigger: Trigger | Duration) -> Trigger:
 def slot_of(trigger: Trigger, now: datetime, early: timedelta) -> datetime:
     """Return the nominal time of the slot that ``now`` lies in: from one nominal time to the next.
 
-    A call up to ``early`` before the next nominal time means that one: a timer on a host with a clock that is a little
-    ahead of the store's. But never more than half of the slot.
+    A call up to ``early`` before the next nominal time belongs to that: its timer may be on a host whose clock is a
+    little ahead of the store's. But a call in the first half of a slot always belongs to that slot.
 
     Raises:
         InvalidOption: the trigger has no nominal time up to now.

@@ -1,4 +1,4 @@
-"""The calls of this process that wait for an occurrence which runs elsewhere, and how they learn of its end.
+"""The calls of this process that wait for an occurrence, and the notifications of its end.
 
 A notification to other processes costs a statement, and to receive them costs a connection. So a call joins the wait
 queue only after a while, and only the end of a run that took about as long is notified.
@@ -15,15 +15,15 @@ from cronsensus.timing.clock import Clock
 
 JOIN_AFTER = 0.05
 """Seconds that a call waits before it joins the wait queue."""
-TELL_AFTER = JOIN_AFTER / 2
-"""Seconds that a function runs before its end is notified: no call is in the queue of a shorter one."""
+NOTIFY_AFTER = JOIN_AFTER / 2
+"""Seconds that a function must run for its end to be notified: no call is in the queue of a shorter one."""
 
 
 class Waiters:
     """The waiters of one store and namespace in this process. Safe to share between threads."""
 
     def __init__(self, clock: Clock, store: Callable[[], Store]) -> None:
-        """Wait by ``clock``; ``store`` gives the handle to notify other processes by."""
+        """Wait by ``clock``; ``store`` returns the handle through which other processes are notified."""
         self._clock = clock
         self._store = store
         self._queue = LocalQueue(store)
@@ -79,7 +79,7 @@ class Waiters:
     def notify_of_end(self, occurrence: int, *, ran_for: float, attempt: int) -> None:
         """Notify other processes of an occurrence's end, if one of them can be in its queue. Never raises."""
         # A call that waited for an earlier attempt too may have waited for longer than this one ran.
-        if (ran_for > TELL_AFTER or attempt > 1) and self.can_be_notified:
+        if (ran_for > NOTIFY_AFTER or attempt > 1) and self.can_be_notified:
             self._store().wake_next(_queue_of(occurrence))
 
     def wake_calls(self, occurrence: int) -> None:
@@ -90,7 +90,7 @@ class Waiters:
             waiter.wake()
 
     def wake_all(self) -> None:
-        """Have all calls that wait here look again."""
+        """Wake all calls that wait here, so that they poll."""
         with self._lock:
             occurrences = list(self._waiters)
         for occurrence in occurrences:

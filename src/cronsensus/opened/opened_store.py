@@ -14,7 +14,7 @@ from cronsensus.config import Settings
 from cronsensus.errors import ConfigurationError, InvalidOption
 from cronsensus.opened.scheduler_setup import Setup
 from cronsensus.opened.waits import Waits
-from cronsensus.process.forking import left_to_the_parent, mind_forks
+from cronsensus.process.forking import left_to_the_parent, register_for_forks
 from cronsensus.process.logger import Logger
 from cronsensus.stores import open_store
 from cronsensus.stores.base import Span, Store
@@ -45,7 +45,7 @@ class OpenedStore:
 
     Attributes:
         lock: held while anything is opened or closed.
-        waits: by which callers wait for the end of a run.
+        waits: how callers wait for the end of a run.
         is_swapped: whether a test has replaced the store of the settings.
     """
 
@@ -76,7 +76,7 @@ class OpenedStore:
         self._warns_of_memory = False
         self._migrated = False
         self.is_swapped = False
-        mind_forks(self)
+        register_for_forks(self)
         _all.add(self)
 
     @property
@@ -107,7 +107,7 @@ class OpenedStore:
             return self._store
 
     def measure(self) -> None:
-        """Set or remove the span around each verb, as is wanted now; a span that the caller has set stays."""
+        """Set or remove the span around each verb, as ``span()`` wants it now. A span that the caller has set stays."""
         with self.lock:
             store = self._store
             if store is not None and (store.span is None or store.span == self._span_set):
@@ -247,7 +247,7 @@ class OpenedStore:
         store.close()
 
     def forked(self) -> None:
-        """Leave to the parent what is the parent's; called in the child right after the fork."""
+        """Leave the parent's connections to the parent; called in the child right after the fork."""
         self._warns_of_memory = True
         self.lock = threading.RLock()
         mine = (self._store, self._shared, self._heartbeat, self._lock_backend, self._claims, self._outside)
@@ -259,7 +259,7 @@ class OpenedStore:
 
 
 REAL_STORES = "CRONSENSUS_REAL_STORES"
-"""Set to ``refuse`` while a test runs that may use memory alone. A variable: whoever sets it need import nothing."""
+"""Set to ``refuse`` while a test runs that may use only memory. A variable can be set without an import."""
 
 
 def _refuse_in_test(settings: Settings) -> None:
@@ -285,7 +285,7 @@ def refuse_connection(given: object) -> None:
     """Raise for a connection or a client, with the URL to write: each node needs connections of its own.
 
     Raises:
-        InvalidOption: as said.
+        InvalidOption: it is one of these.
     """
     kind = type(given)
     url = {

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 from cronsensus.config import Settings
-from cronsensus.process.forking import mind_forks
+from cronsensus.process.forking import register_for_forks
 from cronsensus.timing.clock import Clock, SystemClock
 
 
@@ -21,11 +21,11 @@ class Setup:
     settings: Settings
 
     def __init__(self, clock: Clock | None, digest: Callable[[], str]) -> None:
-        """Begin without settings; ``digest`` is the hash of all declared jobs."""
+        """Start without settings; ``digest`` returns the hash of all declared jobs."""
         self.given_clock = clock
         self._digest = digest
         self._release: str | None = None
-        mind_forks(self)
+        register_for_forks(self)
 
     @property
     def clock(self) -> Clock:

@@ -1,4 +1,4 @@
-"""A background queue for acts that may wait for locked rows: the heartbeat, which finds them, must not wait."""
+"""A background queue for calls that may wait for locked rows: the heartbeat, which submits them, must not wait."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from cronsensus.process.logger import Logger
 
 _log = Logger("cronsensus.outside")
 
-Act = Callable[[], object]
+Call = Callable[[], object]
 
 
 class BackgroundQueue:
-    """Does one act after another, on a thread that ends with the last one. Safe to share between threads."""
+    """Runs one call after another, on a thread that ends with the last one. Safe to share between threads."""
 
     def __init__(self) -> None:
         """Start empty."""
         self._lock = threading.Lock()
-        self._waiting: dict[Act, None] = {}
-        self._under_way = False
+        self._waiting: dict[Call, None] = {}
+        self._is_running = False
 
-    def add_act(self, act: Act) -> None:
-        """Have this done soon; an act that is queued already is done once."""
+    def add_call(self, call: Call) -> None:
+        """Queue a call; one that is queued already is not queued twice."""
         with self._lock:
-            self._waiting[act] = None
-            if self._under_way:
+            self._waiting[call] = None
+            if self._is_running:
                 return
-            self._under_way = True
-        submit_act(self._run_acts)
+            self._is_running = True
+        submit_act(self._run_calls)
 
-    def _run_acts(self) -> None:
-        while (act := self._next_act()) is not None:
+    def _run_calls(self) -> None:
+        while (call := self._next_call()) is not None:
             try:
-                act()
+                call()
             except Exception:  # noqa: BLE001 - logged
-                _log.exception("a mistake in cronsensus; please report it. It was done in the background")
+                _log.exception("a mistake in cronsensus, in a background call; please report it")
 
-    def _next_act(self) -> Act | None:
+    def _next_call(self) -> Call | None:
         with self._lock:
             if self._waiting:
-                act = next(iter(self._waiting))
-                del self._waiting[act]
-                return act
-            self._under_way = False
+                call = next(iter(self._waiting))
+                del self._waiting[call]
+                return call
+            self._is_running = False
             return None

@@ -84,7 +84,7 @@ class OutsideClaims:
         self._lease = lease
         self._fast_evidence = fast_evidence
         self.background: BackgroundQueue = BackgroundQueue()
-        self._reconciliation = Reconciliation(clock, store, self._list_held_keys, later=self.background.add_act)
+        self._reconciliation = Reconciliation(clock, store, self._list_held_keys, later=self.background.add_call)
         self._host = SessionHost(
             store,
             clock,
@@ -97,7 +97,7 @@ class OutsideClaims:
         self._monitor = self._host.monitor
         self._lock = threading.Lock()
         self._held: dict[tuple[int, int], OwnedClaim] = {}
-        self._asking = 0
+        self._acquiring = 0
         """How many threads are acquiring claims, whose answers may be on the way."""
         self._defined: dict[str, JobSpec] = {}
         self._pid = os.getpid()
@@ -115,7 +115,7 @@ class OutsideClaims:
     def is_idle(self) -> bool:
         """Whether no claim is held or being acquired."""
         with self._lock:
-            return not self._held and not self._asking
+            return not self._held and not self._acquiring
 
     @property
     def crossed_a_fork(self) -> bool:
@@ -138,13 +138,13 @@ class OutsideClaims:
         self._host.refuse_if_emptied()
         self.define_jobs(*(spec for spec, _ in wanted))
         with self._counting_request():
-            answers = self._ask_again([ask for _, ask in wanted])
+            answers = self._acquire_again([ask for _, ask in wanted])
             # The store lost these jobs, with all of their records.
             forgotten = [place for place, answer in enumerate(answers) if NotWon.UNKNOWN in answer]
             if forgotten:
                 self.define_jobs(*(wanted[place][0] for place in forgotten), anew=True)
-                again = self._ask_again([wanted[place][1] for place in forgotten])
-                for place, answer in zip(forgotten, again, strict=True):
+                new_answers = self._acquire_again([wanted[place][1] for place in forgotten])
+                for place, answer in zip(forgotten, new_answers, strict=True):
                     answers[place] = answer
             return answers
 
@@ -152,14 +152,14 @@ class OutsideClaims:
     def _counting_request(self) -> Iterator[None]:
         """Mark that an answer may be on its way: claims that a renewal lists meanwhile may belong to it."""
         with self._lock:
-            self._asking += 1
+            self._acquiring += 1
         try:
             yield
         finally:
             with self._lock:
-                self._asking -= 1
+                self._acquiring -= 1
 
-    def _ask_again(self, asks: Sequence[Ask | AskNamed]) -> list[list[Owned | NotWon]]:
+    def _acquire_again(self, asks: Sequence[Ask | AskNamed]) -> list[list[Owned | NotWon]]:
         try:
             return self._request_claims(asks, Ticket)
         except LeaseLost:
@@ -246,7 +246,7 @@ class OutsideClaims:
     def _list_held_keys(self) -> set[tuple[int, int]] | None:
         """Return the claims that are held; ``None`` while one is being acquired: its answer may be on the way."""
         with self._lock:
-            return None if self._asking else set(self._held)
+            return None if self._acquiring else set(self._held)
 
     # --- definitions --------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
-"""Takes over what processes left that died while they ran something.
+"""Takes over the runs of processes that died.
 
-As a node does (``plan_upkeep`` in ``node/decide.py``): a process of this host that is gone, a sign of life that is
-missing in two looks, or a lease that is over. It looks only after something was acquired here or elsewhere, and for as
-long as others hold runs or something waits.
+A process counts as dead as for a node (``plan_upkeep`` in ``node/decide.py``): it ran on this host and is gone, its
+sign of life is missing in two looks, or its lease has run out. The thread looks only after something was acquired here
+or elsewhere, and for as long as others hold runs or something waits.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _log = Logger("cronsensus.outside")
 LOOK = 1.0
 """Seconds between two looks while others hold runs."""
 GLANCE = 0.2
-"""Seconds between two looks at the processes of this host, which ask no store."""
+"""Seconds between two looks at the processes of this host, which do not call the store."""
 MOST = 5
-"""Most that is claimed in one step, so that others get their part."""
+"""Most claims in one step, so that other processes get their part."""
 
 
 class Leftovers:
-    """The thread that looks after dead processes; started when it is first needed."""
+    """The thread that looks for dead processes; started when it is first needed."""
 
     def __init__(
         self,
@@ -42,9 +42,9 @@ class Leftovers:
 
         Args:
             claims: of this process.
-            functions: gives the names of what this process can run.
-            take_over: is given each claim that was taken over.
-            pruning: done in between.
+            functions: returns the names of the functions that this process can run.
+            take_over: called with each claim that was taken over.
+            pruning: runs between two looks, when it is due.
         """
         self._claims = claims
         self._functions = functions
@@ -68,7 +68,7 @@ class Leftovers:
         self._wake.set()
 
     def close(self) -> None:
-        """Look no more."""
+        """End the thread."""
         with self._lock:
             self._closed = True
             thread = self._thread
@@ -82,14 +82,14 @@ class Leftovers:
             self._wake.clear()
             while not self._closed:
                 try:
-                    goes_on = self._look_once()
+                    may_be_more = self._look_once()
                 except (StoreError, LeaseLost) as error:
-                    _log.debug("what other processes left could not be looked for: %s", error)
-                    goes_on = True
+                    _log.debug("the runs of dead processes could not be looked for: %s", error)
+                    may_be_more = True
                 except Exception:  # noqa: BLE001 - logged; the thread has to go on
-                    _log.exception("what other processes left could not be looked for")
-                    goes_on = True
-                if not goes_on:
+                    _log.exception("the runs of dead processes could not be looked for")
+                    may_be_more = True
+                if not may_be_more:
                     break
                 self._wait_for_next()
 
@@ -99,7 +99,7 @@ class Leftovers:
         while not self._closed and (left := until - self._claims.clock.monotonic()) > 0:
             self._wake.clear()
             self._wake.wait(min(left, GLANCE))
-            if any(self._claims.is_gone(one) for one in self._others):
+            if any(self._claims.is_gone(other) for other in self._others):
                 return
 
     def _look_once(self) -> bool:
@@ -109,9 +109,9 @@ class Leftovers:
         view = store.look(limit=1)
         received_at = clock.monotonic()
         self._absences = self._absences.update_absences(view, asked_at, received_at)
-        self._others = tuple(one for one in view.holders if one.id != self._claims.session)
-        gone = [one.id for one in self._others if self._claims.is_gone(one) or self._absences.is_gone(one.id)]
-        overdue = any(one.expires_in.total_seconds() <= 0 for one in self._others)
+        self._others = tuple(holder for holder in view.holders if holder.id != self._claims.session)
+        gone = [other.id for other in self._others if self._claims.is_gone(other) or self._absences.is_gone(other.id)]
+        overdue = any(other.expires_in.total_seconds() <= 0 for other in self._others)
         taken = store.reclaim(gone) if gone or overdue else []
         waits = view.backlog
         if (taken or waits) and (functions := self._functions()):

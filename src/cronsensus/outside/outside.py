@@ -1,4 +1,4 @@
-"""For a process that is no node: it runs work that another program names, a schedule or a queue of messages.
+"""For a process that is no node: it runs work that another program names, as from a schedule or a message queue.
 
 ::
 
@@ -7,8 +7,8 @@
 
     another process dies in a run ──▶ its death is noticed ──▶ its run is reclaimed ──▶ ``on_leftover`` here
 
-Nobody waits for a lost claim, so a thread looks after leftovers (the runs of dead processes), if they are wanted, but
-only while other processes hold claims. When nothing is open it sends no statement.
+Nobody waits for a claim that another process lost. So a thread takes over leftovers (the runs of dead processes), if
+the program wants them. It sends statements only while other processes hold claims, or something waits.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _log = Logger("cronsensus.outside")
 
 THREADS = 4
 MOST_AT_ONCE = 200
-"""Most asks, and most ends, in a step."""
+"""Most requests, and most ends, in a step."""
 ASK_AGAIN = 1.0
 """Seconds between two tries to read the store's clock."""
 CLOSE_AGAIN = 0.2
@@ -77,7 +77,7 @@ class Won:
     @property
     def time(self) -> datetime:
         """The nominal time; only if it was acquired by time."""
-        assert self.claim.scheduled_for is not None  # noqa: S101 - as asked for
+        assert self.claim.scheduled_for is not None  # noqa: S101 - it was acquired by time
         return self.claim.scheduled_for
 
     def __str__(self) -> str:
@@ -100,7 +100,7 @@ class Refused:
 
 Wanted = tuple[JobSpec, Ask | AskNamed]
 Answer = list[Won | Refused]
-"""The answer to an ask: an entry for each of its times, or a single one for its key."""
+"""The answer to a request: an entry for each of its times, or a single one for its key."""
 
 
 class Outside:
@@ -116,9 +116,9 @@ class Outside:
         self._empty.set()
         self._specs: dict[str, JobSpec] = {}
         self._wanted: list[tuple[Wanted, Callable[[Answer | Exception], object]]] = []
-        self._asks = False
+        self._is_acquiring = False
         self._ended: list[Won] = []
-        self._settles = False
+        self._is_recording = False
         self._take_leftover: Callable[[Won], object] | None = None
         self._pruning = Pruning(claims.store, claims.clock)
         self._leftovers = Leftovers(claims, self.functions, self._take_over, self._pruning)
@@ -211,8 +211,8 @@ class Outside:
         wanted[1].checked()  # here, or it would fail all requests of the same step
         with self._lock:
             self._wanted.append((wanted, then))
-            asks, self._asks = self._asks, True
-        if not asks:
+            is_acquiring, self._is_acquiring = self._is_acquiring, True
+        if not is_acquiring:
             self._background.submit(self._acquire_once)
 
     def _acquire_once(self) -> None:
@@ -221,13 +221,13 @@ class Outside:
                 self._ask_together(batch)
         except BaseException:
             with self._lock:
-                self._asks = False  # or no later request would be sent
+                self._is_acquiring = False  # or no later request would be sent
             raise
 
     def _take_wanted(self) -> list[tuple[Wanted, Callable[[Answer | Exception], object]]]:
         with self._lock:
             batch, self._wanted = self._wanted[:MOST_AT_ONCE], self._wanted[MOST_AT_ONCE:]
-            self._asks = bool(batch)
+            self._is_acquiring = bool(batch)
         return batch
 
     def _ask_together(self, batch: Sequence[tuple[Wanted, Callable[[Answer | Exception], object]]]) -> None:
@@ -240,7 +240,7 @@ class Outside:
             try:
                 then(answer)
             except Exception:  # noqa: BLE001 - logged; the others get their answers, too
-                _log.exception("what was won of %s could not be handed over, and is given back", wanted[0].name)
+                _log.exception("a claim of %s could not be passed to its callback, and is released", wanted[0].name)
                 for won in () if isinstance(answer, Exception) else answer:
                     if isinstance(won, Won) and not won.ticket.over:
                         self.submit(partial(self.release, won))
@@ -251,7 +251,7 @@ class Outside:
         try:
             found = self._claims.store.occurrences(OccurrenceFilter(job=ask.job, key=ask.named.key), limit=1)
         except StoreError as error:  # others of the same step were won, and must run
-            _log.debug("what stands under %r cannot be read: %s", ask.key, error)
+            _log.debug("the occurrence %r cannot be read: %s", ask.key, error)
             return Refused(why)
         return Refused(why, found[0] if found else None)
 
@@ -286,22 +286,22 @@ class Outside:
 
     # --- ending runs --------------------------------------------------------------------------------------------------
 
-    def settle(self, won: Won, then: Then, told: Callable[[bool], object] | None = None) -> None:
-        """Record how a run ended, soon, on another thread; ends of the same moment go into a step together.
+    def settle(self, won: Won, then: Then, on_recorded: Callable[[bool], object] | None = None) -> None:
+        """Record how a run ended, soon, on another thread. Ends that come together are recorded in one step.
 
         Args:
             won: the run.
             then: the occurrence's next state.
-            told: called once on a background thread, with whether the store has accepted it. ``False``: this process
-                showed no sign of life for too long, and another one may run it again.
+            on_recorded: called once on a background thread, with whether the store has accepted the end. ``False``:
+                this process could not renew its session in time, and another one may run it again.
         """
         with self._lock:
-            if not won.held.ends_as(self._end_of(won, then), told):
-                _log.warning("%s was settled already; what was said first counts", won)
+            if not won.held.set_end(self._end_of(won, then), on_recorded):
+                _log.warning("%s was settled already; the first end counts", won)
                 return
             self._ended.append(won)
-            settles, self._settles = self._settles, True
-        if not settles:
+            is_recording, self._is_recording = self._is_recording, True
+        if not is_recording:
             self._background.submit(self._record_ends)
 
     def settle_now(self, won: Won, then: Then) -> bool:
@@ -341,7 +341,7 @@ class Outside:
             step = Step(give_back=(GiveBack(claim=won.claim, cut="stopped"),))
             self._claims.store.step(won.claim.session, step)
         except StoreError as error:
-            _log.debug("%s could not be given back now, and is free when the lease ends: %s", won.claim.job, error)
+            _log.debug("%s could not be released now, and is free when the lease ends: %s", won.claim.job, error)
             self._claims.drop_claim(won.held)
         else:
             self._claims.drop_settled(won.held)
@@ -373,7 +373,7 @@ class Outside:
         try:
             self._pruning.prune()
         except StoreError as error:
-            _log.debug("what is kept no longer could not be deleted now: %s", error)
+            _log.debug("old rows could not be pruned now: %s", error)
 
     def _wait_for(self, time: datetime, act: Callable[[], object]) -> None:
         try:
@@ -416,23 +416,23 @@ class Outside:
                     self._settle_together(of_session)
         except BaseException:
             with self._lock:
-                self._settles = False  # or no later end would be sent
+                self._is_recording = False  # or no later end would be sent
             raise
 
     def _take_ended(self) -> list[Won]:
         with self._lock:
             ended, self._ended = self._ended[:MOST_AT_ONCE], self._ended[MOST_AT_ONCE:]
-            self._settles = bool(ended)
+            self._is_recording = bool(ended)
         return ended
 
     def _settle_together(self, ended: Sequence[Won]) -> None:
-        """Record the ends of a session's runs; a result that comes too late is refused and logged."""
+        """Record the ends of a session's runs. A result that the store refuses, because it came too late, is logged."""
         try:
             settled = self._claims.settle_all({won.held: won.held.left_end() for won in ended})
             for won, answer in zip(ended, settled, strict=True):
                 if not answer.accepted:
                     _log.warning(
-                        "the result of %s was refused: this process was without a sign of life for too long, and "
+                        "the result of %s was refused: this process could not renew its session in time, and "
                         "another one has taken the run over",
                         won,
                     )
@@ -458,5 +458,5 @@ class Outside:
             return
         _log.info("%s was left by a process that is gone: it is run here", won)
         take = self._take_leftover
-        assert take is not None  # noqa: S101 - else nobody looks
+        assert take is not None  # noqa: S101 - without it there is no thread for leftovers
         self._background.submit(lambda: take(won))

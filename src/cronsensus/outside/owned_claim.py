@@ -2,7 +2,7 @@
 
 Python may leave a call at any line: a task is cancelled, or a signal handler raises. So a ``Ticket`` shows whether the
 owner is still there, and a claim is registered here before it is used. A claim that was left behind is ended by the
-first of: its owner on the way out, another call of the same key, the background queue.
+first of these: its owner as it leaves the call, another call of the same key, the background queue.
 
 ::
 
@@ -62,7 +62,7 @@ class Holder(Protocol):
 
 
 class Ticket:
-    """Lives in the frame of a call: while it exists and is not ``over``, the call goes on.
+    """Belongs to the frame of a call: the call goes on while its ticket exists and is not ``over``.
 
     Attributes:
         held: the claim of the call, until the store has recorded its end.
@@ -82,10 +82,10 @@ class OwnedClaim:
         begun: the function may have started.
         value: what it returned.
         end_if_left: makes the end to record if the call goes away from here on; called once ``begun``.
-        unsettled: the end that could not be recorded yet.
-        owed: whether the store was away when the end was to be recorded.
+        unsettled: the end to record, while it is not recorded.
+        owed: whether recording the end failed because the store was away.
         is_over: the store has recorded the end.
-        is_settled: its owner has set the end, by ``ends_as``.
+        is_settled: its owner has set the end, by ``set_end``.
     """
 
     def __init__(self, claims: Holder, claim: Claim, lease: SessionLease, ticket: Ticket) -> None:
@@ -100,7 +100,7 @@ class OwnedClaim:
         self.end_if_left: Callable[[OwnedClaim], End] | None = None
         self.unsettled: End | None = None
         self.claims = claims
-        self._told: list[Callable[[bool], object]] = []
+        self._on_recorded: list[Callable[[bool], object]] = []
         """Called once, with whether the store has accepted the end that the owner set."""
         self._was_accepted = False
         self.is_settled: bool = False
@@ -130,7 +130,7 @@ class OwnedClaim:
         self.mark_lost("its session could not be renewed in time")
 
     def mark_lost(self, why: str) -> None:
-        """Lose the claim with its session; an end that is owed is sent until the store refuses it."""
+        """Lose the claim with its session. An end that its owner has set is still sent; the store may refuse it."""
         self.run.request_stop(f"lease lost: {why}", lease_lost=True)
         if self.is_settled:
             # While the store is away nobody else can have the claim, and afterwards the store decides.
@@ -138,16 +138,16 @@ class OwnedClaim:
         elif self.owed or self.is_left:
             self.claims.drop_claim(self)  # another process has it: there is nothing left to record
 
-    def ends_as(self, end: End, told: Callable[[bool], object] | None) -> bool:
-        """Set how the run ended, for whoever records it; ``False``: that is set already.
+    def set_end(self, end: End, on_recorded: Callable[[bool], object] | None) -> bool:
+        """Set how the run ended, to be recorded by another thread; ``False``: the end is set already.
 
-        ``told`` is called once, with whether the store has accepted this end.
+        ``on_recorded`` is called once, with whether the store has accepted this end.
         """
         if self.is_settled:
             return False
         self.is_settled, self.unsettled = True, end
-        if told is not None:
-            self._told.append(told)
+        if on_recorded is not None:
+            self._on_recorded.append(on_recorded)
         return True
 
     def release_claim(self, *, accepted: bool = False) -> None:
@@ -171,7 +171,7 @@ class OwnedClaim:
         del store
         if not (self.owed or self.is_left):
             return WATCH
-        self.claims.background.add_act(self.record_end)
+        self.claims.background.add_call(self.record_end)
         return AGAIN
 
     def record_end(self) -> bool:
@@ -185,19 +185,19 @@ class OwnedClaim:
         except StoreError as error:
             _log.debug("the end of %r could not be recorded yet: %s", self.run, error)
             return False
-        self.claims.drop_settled(self, accepted=bool(settled) and all(one.accepted for one in settled))
+        self.claims.drop_settled(self, accepted=bool(settled) and all(answer.accepted for answer in settled))
         return True
 
     def report_recorded(self, *, accepted: bool | None = None) -> None:
         """Call the callback, once, with whether the store accepted the end; ``None``: as recorded here."""
         try:
-            tell = self._told.pop()  # of two threads one gets it
+            on_recorded = self._on_recorded.pop()  # of two threads one gets it
         except IndexError:
             return
         try:
-            tell(self._was_accepted if accepted is None else accepted)
+            on_recorded(self._was_accepted if accepted is None else accepted)
         except Exception:  # noqa: BLE001 - logged; the callbacks of the same step are called, too
-            _log.exception("who wanted to know whether the end of %r was recorded could not be told", self.run)
+            _log.exception("the callback for the recorded end of %r failed", self.run)
 
 
 class _NoNotes:
@@ -215,5 +215,5 @@ _NO_PROGRESS = _NoNotes()
 
 
 def uncounted_end(occurrence: int, token: int, session: str | None) -> End:
-    """Return the end of an attempt that does not count: the next one is due at once."""
+    """Return the end of an attempt that is not counted; the next attempt is due at once."""
     return End(id=occurrence, token=token, session=session, then=Again(timedelta(0), failed=False))

@@ -1,4 +1,4 @@
-"""Deletes what is kept no longer, now and then: where no node runs, nobody else does, and a queue makes many runs."""
+"""Prunes old rows from time to time: where no node runs nobody else does, and a queue makes many runs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from cronsensus.stores.base import Store
 from cronsensus.timing.clock import Clock
 
 PRUNE_EVERY = 300.0
-"""Seconds between two times."""
+"""Seconds between two prunes."""
 PRUNED = 500
-"""Most that is deleted in one step, which others wait for."""
+"""Most rows that are deleted in one step, for which others wait."""
 MOST_STEPS = 100
 
 
@@ -16,13 +16,13 @@ class Pruning:
     """Prunes one store from one process."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
-        """Wait for the first time."""
+        """Be due for the first time after ``PRUNE_EVERY``."""
         self._store, self._clock = store, clock
         self._pruned_at = clock.monotonic()
         self._closed = False
 
     def is_due(self) -> bool:
-        """Return whether it is time; it is so once, and then after the same time again."""
+        """Return whether a prune is due. ``True`` only once for each due time."""
         now = self._clock.monotonic()
         if now - self._pruned_at <= PRUNE_EVERY:
             return False

@@ -2,8 +2,9 @@
 
 A store that loses its last moment (a failover, a restart from a snapshot) may list a key as *running* after it had
 accepted its end. As long as this process renews its session, all calls of that key would wait. So the list in the
-answer to each renewal is compared, as in a node. A claim that no call holds, in two lists of which the second was asked
-for after the first was compared, gets its end recorded again, or is given back if its end is not known.
+answer to each renewal is compared, as in a node. The second list in a row
+with a claim that no call holds, requested after the first was compared, shows that the store forgot its end. The end is
+recorded again; if it is not known, the claim is released.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _log = Logger("cronsensus.outside")
 
 
 class Reconciliation:
-    """Compares the two. Safe to share between threads."""
+    """Compares the store's list with the claims of calls. Safe to share between threads."""
 
     def __init__(
         self,
@@ -37,50 +38,51 @@ class Reconciliation:
         *,
         later: Callable[[Callable[[], object]], object],
     ) -> None:
-        """Compare what calls hold.
+        """Compare the claims that ``held`` returns.
 
         Args:
-            clock: for the order of questions and answers.
-            store: to tell it.
-            held: gives the claims that calls hold; ``None`` while one of them asks for a key.
-            later: does something on a thread that may wait for the store.
+            clock: for the order of requests and answers.
+            store: where forgotten ends are recorded again.
+            held: returns the claims that calls hold; ``None`` while a call acquires one.
+            later: calls a function on a thread that may wait for the store.
         """
         self._clock = clock
         self._store = store
         self._held = held
         self._later = later
         self._lock = threading.Lock()
-        self._said = AcceptedEnds(clock)
-        self._strange: set[Key] = set()
-        self._looked_at = -1e9
+        self._accepted = AcceptedEnds(clock)
+        self._unknown: set[Key] = set()
+        """The listed claims that no call held at the last comparison."""
+        self._compared_at = -1e9
 
     def note_end(self, claim: Claim, end: End, *, committed: bool) -> None:
-        """Note an end that the store has accepted; ``committed``: in the transaction of the function."""
+        """Record an end that the store has accepted; ``committed``: in the transaction of the function."""
         with self._lock:
             # A store that forgot the end has also forgotten the effects committed with it, so the key is free.
-            self._said.remember_end((claim.id, claim.token), GiveBack(claim=claim) if committed else end)
+            self._accepted.remember_end((claim.id, claim.token), GiveBack(claim=claim) if committed else end)
 
     def compare_listed(self, session: str, runs: Collection[Key], asked: Asked) -> None:
-        """Compare what a renewal of ``session`` listed. Asks no store."""
+        """Compare the runs that a renewal of ``session`` listed. Does not call the store."""
         held = self._held()
         with self._lock:
-            strange = set() if held is None else {key for key in runs if key not in held}
-            forgotten = strange & self._strange if asked.at > self._looked_at else set()
-            self._strange, self._looked_at = strange - forgotten, self._clock.monotonic()
-            ends = {key: self._said.pop_end(key) for key in sorted(forgotten)}
-        again = [end if isinstance(end, End) else uncounted_end(*key, session) for key, end in ends.items()]
-        if again:
-            _log.aside.warning("the store forgot how %d calls ended: it is told again", len(again))
-            self._later(lambda: self._send_again(session, again, ends))
+            unknown = set() if held is None else {key for key in runs if key not in held}
+            forgotten = unknown & self._unknown if asked.at > self._compared_at else set()
+            self._unknown, self._compared_at = unknown - forgotten, self._clock.monotonic()
+            ends = {key: self._accepted.pop_end(key) for key in sorted(forgotten)}
+        resent = [end if isinstance(end, End) else uncounted_end(*key, session) for key, end in ends.items()]
+        if resent:
+            _log.aside.warning("the store forgot how %d calls ended: their ends are recorded again", len(resent))
+            self._later(lambda: self._send_again(session, resent, ends))
 
-    def _send_again(self, session: str, again: list[End], ends: dict[Key, End | GiveBack | None]) -> None:
+    def _send_again(self, session: str, resent: list[End], ends: dict[Key, End | GiveBack | None]) -> None:
         settled: tuple[Settled, ...] = ()
         try:
-            settled = self._store.step(session, Step(ends=tuple(again))).settled
+            settled = self._store.step(session, Step(ends=tuple(resent))).settled
         except StoreError as error:
-            _log.debug("what the store forgot could not be told again yet: %s", error)
+            _log.debug("ends that the store forgot could not be recorded again yet: %s", error)
         with self._lock:
-            answered = {(one.id, one.token) for one in settled}
+            answered = {(answer.id, answer.token) for answer in settled}
             for key, end in ends.items():
                 if isinstance(end, End) and (end.state is not State.PENDING or key not in answered):
-                    self._said.remember_end(key, end)
+                    self._accepted.remember_end(key, end)

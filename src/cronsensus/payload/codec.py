@@ -1,4 +1,4 @@
-"""JSON, bounded and honest: what goes in comes out equal, or is refused.
+"""Arguments and results as JSON, of bounded size: a value comes back equal, or is refused.
 
 Tuples come back as lists; everything else that JSON does not have (dates, sets, bytes, NaN, keys that are not text) is
 refused with the path to it, rather than silently becoming something else on the other side. No class is ever rebuilt.
@@ -34,7 +34,7 @@ def dumps(value: Any, *, what: str = "value", largest: int = LARGEST) -> str:
         text = _encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidPayload(_complaint(value, what) or f"{what} cannot be written as JSON: {error}") from error
-    # The size comes first, so that looking at every part of it takes bounded time.
+    # The size is checked first, so that the check of every part takes bounded time.
     if len(text) > largest:
         raise InvalidPayload(
             f"{what} is {len(text):,} bytes as JSON, more than the {largest:,} that a store keeps; "
@@ -60,7 +60,7 @@ def loads(text: str | bytes) -> Any:
 
 def dumps_masked(value: Any) -> str:
     """Return arguments or a result, as a store keeps them, as JSON text to show: without secrets, by ``mask_data``."""
-    return dumps(mask_data(value), largest=2 * LARGEST)  # stars may be longer than what they stand for
+    return dumps(mask_data(value), largest=2 * LARGEST)  # stars may be longer than the value that they replace
 
 
 def _complaint(value: Any, what: str) -> str | None:
@@ -114,7 +114,7 @@ def write_payload(
         InvalidPayload: the arguments are not JSON, or too large.
     """
     text = dumps([list(args), dict(kwargs)], what=what) if args or kwargs or headers else ""
-    # Not a part of what may be too large: no call fails because it is traced.
+    # Headers do not count for the size: no call fails because it is traced.
     return f"{text[:-1]},{write_headers(headers)}]" if headers else text
 
 
@@ -155,8 +155,8 @@ def clean_error(error: RunError) -> RunError:
 def clean(text: str) -> str:
     """Return ``text`` as a store keeps errors, reasons and log lines: secrets masked, half characters and NUL escaped.
 
-    What is not stored is shown nowhere: no page, alert or command has to mask it again. Texts come from anywhere; that
-    one of them cannot be stored must never cost a result.
+    A secret that is not stored is shown nowhere, so pages, alerts and commands need not mask stored texts. And a text
+    that no store can hold must never cost a result.
     """
     text = mask(text)
     if "\0" in text:

@@ -1,8 +1,8 @@
-"""Threads for acts that must not be cut off in the middle: no signal handler runs there, so none raises.
+"""Threads for calls that must not be interrupted: signal handlers run only on the main thread, so none raises here.
 
-They start when there is an act, and end after a while without. A thread stays as long as something is held, because
-``drop`` must not start any. Not ``concurrent.futures``, whose threads take no more work
-as soon as the main thread ends, while other threads of the program go on.
+They start when there is a call to make, and end after a while without one. As long as something is held one thread
+stays, because ``drop`` must not start any. ``concurrent.futures`` is not suitable: its threads take no more work as
+soon as the main thread ends, while other threads of the program go on.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Gone(weakref.ref[Any]):
     """
 
     __slots__ = ()
-    # What two of them refer to is not compared: one of a collected object must be found as well.
+    # By identity, not by the objects: the reference to a collected object must be found in a dictionary, too.
     __hash__: ClassVar[Callable[[Any], int]] = object.__hash__
     __eq__: ClassVar[Callable[[Any, object], bool]] = object.__eq__
 
@@ -47,9 +47,9 @@ class Gone(weakref.ref[Any]):
 
 
 class Background:
-    """Up to ``most`` daemon threads, never fewer than acts under way, so that no act waits for another.
+    """Up to ``most`` daemon threads. Up to that number each call has a thread, so that none waits for another.
 
-    Callers may be interrupted between any two lines: their act is then accepted or not, and all others go on.
+    Callers may be interrupted between any two lines. Then their call was accepted or not, and all others go on.
     """
 
     def __init__(self, name: str, *, most: int, log: Logger) -> None:
@@ -80,9 +80,9 @@ class Background:
                 self._need(1)
 
     def undisturbed(self, act: Callable[[], Answer]) -> Answer:
-        """Call ``act`` on a thread where nothing can cut it off, and return its result.
+        """Call ``act`` on a thread where no signal handler can interrupt it, and return its result.
 
-        Keep it short. An interrupted caller goes on when ``act`` has ended, or if it was not begun.
+        Keep it short. An interrupted caller goes on when ``act`` has ended, or at once if it was not started.
         """
         if threading.current_thread() is not threading.main_thread():
             return act()
@@ -129,23 +129,23 @@ class Background:
     def _work(self) -> None:
         while True:
             try:
-                got = self._acts.get(timeout=IDLE_SECONDS)
+                item = self._acts.get(timeout=IDLE_SECONDS)
             except queue.Empty:
                 if self._may_end():
                     return
                 continue
-            act, counts = (got.free_abandoned, False) if isinstance(got, Gone) else got
-            if not counts or self.held:
+            act, is_counted = (item.free_abandoned, False) if isinstance(item, Gone) else item
+            if not is_counted or self.held:
                 with self._lock:
-                    self._under_way += not counts
+                    self._under_way += not is_counted
                     # ``drop`` starts no thread: there is one for it, also while what was dropped before takes long.
                     self._need(self._under_way + bool(self.held))
             try:
                 act()
             except Exception:  # noqa: BLE001 - logged
-                self._log.exception("a mistake in cronsensus; please report it. It was done in the background")
+                self._log.exception("a mistake in cronsensus, in a background call; please report it")
             finally:
-                del act, got  # the reference may keep a lock alive
+                del act, item  # the reference may keep a lock alive
                 with self._lock:
                     self._under_way -= 1
 
@@ -163,7 +163,7 @@ class Background:
 
 
 class Whole(Generic[Answer]):
-    """An act on its own thread: done once and to its end, even if the waiting caller is interrupted."""
+    """A call on its own thread: made once and to its end, even if the waiting caller is interrupted."""
 
     def __init__(self, act: Callable[[], Answer], name: str) -> None:
         self._ticket = [act]  # the thread that takes it out does the act

@@ -9,14 +9,14 @@ from types import FrameType, ModuleType
 from typing import NamedTuple, Protocol
 
 from cronsensus.errors import ConfigurationError
-from cronsensus.process.this_process import start_anew
+from cronsensus.process.this_process import call_after_fork
 
 
 class Forkable(Protocol):
     """Something that has to change in a forked child."""
 
     def forked(self) -> None:
-        """Make it usable in the child, where only the forking thread exists, and other threads' locks stay held."""
+        """Make this usable in the child, where only the forking thread exists, and locks of other threads stay held."""
 
 
 left_to_the_parent: list[object] = []
@@ -24,7 +24,7 @@ left_to_the_parent: list[object] = []
 _all: weakref.WeakSet[Forkable] = weakref.WeakSet()
 
 
-def mind_forks(part: Forkable) -> None:
+def register_for_forks(part: Forkable) -> None:
     """Call ``part.forked`` in every forked child, as long as ``part`` exists."""
     _all.add(part)
 
@@ -34,7 +34,7 @@ def _forked() -> None:
         part.forked()
 
 
-start_anew(_forked)
+call_after_fork(_forked)
 
 
 class Master(NamedTuple):

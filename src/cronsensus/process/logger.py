@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from cronsensus.process.interrupts import Condition
-from cronsensus.process.this_process import start_anew
+from cronsensus.process.this_process import call_after_fork
 from cronsensus.security.masking import mask
 
 ExcInfo: TypeAlias = bool | BaseException | tuple[type[BaseException], BaseException, TracebackType | None] | None
@@ -60,33 +60,33 @@ class Logger:
         self, message: str, *args: object, extra: Mapping[str, object] | None = None, exc_info: ExcInfo = None
     ) -> None:
         """Log on level ``DEBUG``."""
-        self._say(logging.DEBUG, message, args, extra, exc_info)
+        self._log_record(logging.DEBUG, message, args, extra, exc_info)
 
     def info(self, message: str, *args: object, extra: Mapping[str, object] | None = None) -> None:
         """Log on level ``INFO``."""
-        self._say(logging.INFO, message, args, extra, None)
+        self._log_record(logging.INFO, message, args, extra, None)
 
     def warning(
         self, message: str, *args: object, extra: Mapping[str, object] | None = None, exc_info: ExcInfo = None
     ) -> None:
         """Log on level ``WARNING``."""
-        self._say(logging.WARNING, message, args, extra, exc_info)
+        self._log_record(logging.WARNING, message, args, extra, exc_info)
 
     def error(
         self, message: str, *args: object, extra: Mapping[str, object] | None = None, exc_info: ExcInfo = None
     ) -> None:
         """Log on level ``ERROR``."""
-        self._say(logging.ERROR, message, args, extra, exc_info)
+        self._log_record(logging.ERROR, message, args, extra, exc_info)
 
     def exception(self, message: str, *args: object, extra: Mapping[str, object] | None = None) -> None:
         """Log on level ``ERROR``, with the exception that is being handled."""
-        self._say(logging.ERROR, message, args, extra, True)
+        self._log_record(logging.ERROR, message, args, extra, True)
 
     def critical(
         self, message: str, *args: object, extra: Mapping[str, object] | None = None, exc_info: ExcInfo = None
     ) -> None:
         """Log on level ``CRITICAL``."""
-        self._say(logging.CRITICAL, message, args, extra, exc_info)
+        self._log_record(logging.CRITICAL, message, args, extra, exc_info)
 
     def log(
         self,
@@ -97,9 +97,9 @@ class Logger:
         exc_info: ExcInfo = None,
     ) -> None:
         """Log on ``level``."""
-        self._say(level, message, args, extra, exc_info)
+        self._log_record(level, message, args, extra, exc_info)
 
-    def _say(
+    def _log_record(
         self, level: int, message: str, args: tuple[object, ...], extra: Mapping[str, object] | None, exc_info: ExcInfo
     ) -> None:
         try:
@@ -306,4 +306,4 @@ def _in_child() -> None:
     _writer = _Writer()  # the old lock may have been held, and its thread is the parent's
 
 
-start_anew(_in_child)
+call_after_fork(_in_child)

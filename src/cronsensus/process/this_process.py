@@ -1,9 +1,9 @@
-"""This process: its pid, and what starts anew in it after a fork, or after gevent has patched its threads.
+"""This process: its pid, and what is reset in it after a fork, or after gevent has patched its threads.
 
 A forked child has its parent's objects, and none of its threads: locks may be held by nobody, and connections are the
-parent's. What gevent has patched has its own locks, which hand over to other greenlets; one that was made before the
-patch stops them all. In both cases everything that was made before is made anew. After a fork Python calls what was
-given to ``start_anew``; after a fork in C, as uWSGI's, and after a patch, a start does, by ``catch_up``.
+parent's. After gevent's patch locks switch to other greenlets; a lock from before the patch blocks all of them. In both
+cases these objects are made anew. After a fork Python calls what was given to ``call_after_fork``; after a fork in C,
+as uWSGI's, and after a patch, a start does, by ``catch_up``.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class ThisProcess:
         self.pid = os.getpid()
 
     def ask_again(self) -> None:
-        """Read the pid again, because of a fork."""
+        """Read the pid again, after a fork."""
         self.pid = os.getpid()
 
 
-def start_anew(act: _Act, *, before: _Act | None = None, in_parent: _Act | None = None) -> None:
+def call_after_fork(act: _Act, *, before: _Act | None = None, in_parent: _Act | None = None) -> None:
     """Call ``act`` in every forked child, and where gevent has patched the process since.
 
     Args:
-        act: may be called where nothing was opened, and must not wait.
+        act: must not wait, and must work even if nothing was opened.
         before: called in the parent before a fork of Python's.
         in_parent: called in the parent after one.
     """
@@ -77,4 +77,4 @@ def _has_greenlets() -> bool:
 _acts: list[_Act] = []
 _is_patched = _has_greenlets()
 this_process = ThisProcess()
-start_anew(this_process.ask_again)
+call_after_fork(this_process.ask_again)

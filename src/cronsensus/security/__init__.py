@@ -1,1 +1,1 @@
-"""What must not be seen, and who may look: secrets in texts, hosts that are only this machine."""
+"""Secrets in texts, which are masked, and hosts that can only be this machine."""

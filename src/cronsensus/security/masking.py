@@ -1,6 +1,6 @@
-"""Take the secrets out of text and data before anybody sees them. A leaf, so that every floor may use it.
+"""Mask secrets in text and data before they are shown or logged. It imports no other module, so every floor may use it.
 
-There is one list of what secrets are called, for text (errors, reasons, log lines, URLs, headers, command lines) and
+There is one list of the names of secrets, for text (errors, reasons, log lines, URLs, headers, command lines) and
 for data (arguments, results).
 """
 
@@ -67,23 +67,23 @@ _ONE_SPACE = re.compile(r"[^\s/:?#(]* (?!\S*://)[^\s(]*@")
 
 
 def mask(text: str, *, secrets: Iterable[str | None] = ()) -> str:
-    """Return ``text`` with ``***`` for the passwords of URLs, and for the values of what is called like a secret.
+    """Return ``text`` with ``***`` for passwords in URLs, and for values under the name of a secret.
 
     Such are ``PGPASSWORD=x``, ``pwd=x``, ``api_key: x``, ``{"password": "x"}``, ``?access_token=x``, ``--token x``,
     ``Authorization: Bearer x``, and ``Cookie:`` up to the end of its line. A value without quotes ends at a space, and
     a bracket or a comma that closes it stays. A password in a URL ends at the last ``@`` of its word, and may have
     spaces.
 
-    Rather too much is masked than too little: a word that only looks like a value, and what stands up to an ``@``
-    further on. Shown are ``true``, ``false``, ``null``, ``None``, ``yes`` and ``no``, which say whether there is a
-    secret, and numbers where the name does not end in such a word (``token_count=3``, ``max_tokens: 512``; but not
-    ``pin_token=3``). Words that go on otherwise (``tokenizer``) are no such names.
+    In doubt it masks: a word that only looks like a value, and all text up to a later ``@``. Shown are ``true``,
+    ``false``, ``null``, ``None``, ``yes`` and ``no``, which say whether there is a secret, and numbers if the name does
+    not end in such a word (``token_count=3``, ``max_tokens: 512``; but not ``pin_token=3``). Longer words
+    (``tokenizer``) are no such names.
     It takes time linear to the text's length, and masked text may be masked again.
     Not noticed: a secret that nothing names (``the key is x``), and a user without a password in a URL.
 
     Args:
         text: what is to be shown.
-        secrets: what is masked besides, wherever it stands: what a server may repeat of a URL.
+        secrets: further values to mask everywhere, as those of a URL, which a server may repeat in an error.
 
     Example:
         >>> mask("cannot reach postgresql://ada:p@ss@db/app?sslpassword=x (PGPASSWORD=x)")
@@ -107,9 +107,9 @@ def mask(text: str, *, secrets: Iterable[str | None] = ()) -> str:
 
 
 def mask_target(url: str) -> str:
-    """Return a URL whose path is a secret, of a webhook or a ping, as anybody may see it: its scheme and its host.
+    """Return a URL whose path is a secret, as of a webhook or a ping, with only its scheme and its host.
 
-    Of other schemes the host is a secret, too: that is where services which ``apprise`` knows have their tokens.
+    With other schemes the host is a secret, too: there the URLs of ``apprise`` have their tokens.
 
     Example:
         >>> mask_target("https://hooks.slack.com/services/T0/B0/XYZ"), mask_target("slack://TokenA/TokenB")

@@ -1,4 +1,4 @@
-"""Which start, deploy, or boot this process belongs to: the key of a start-up task; see ADR 14.
+"""The start, deploy or boot to which this process belongs: the key of a start-up task; see ADR 14.
 
 A generation of workers is all that a master has started: gunicorn, uvicorn or a pool of processes, with the workers
 that replace dead ones. So it is named by that master: the oldest ancestor that runs the same program in the same

@@ -49,7 +49,7 @@ class Startups:
     """The start-up tasks of a scheduler."""
 
     def __init__(self, guards: Guards, setup: Setup) -> None:
-        """Guard each task by ``guards``; ``setup`` identifies deploys and generations."""
+        """Guard each task by ``guards``. Deploys and generations are identified by ``setup``."""
         self._guards = guards
         self._setup = setup
         self._startups: list[_Startup] = []
@@ -86,7 +86,7 @@ class Startups:
             max_crashes: of the runner, after which it is failed. ``None``: no limit.
             keep: how long it is remembered. Defaults to ten years.
             name: tells tasks apart. Defaults to the function's own.
-            unknown: refused, with what may have been meant.
+            unknown: refused, with the option that was probably meant.
 
         Raises:
             InvalidOption: an unknown or impossible option.
@@ -163,7 +163,7 @@ class Startups:
             await asyncio.shield(running)
         except asyncio.CancelledError:
             over.set()
-            await asyncio.wait([running])  # cancelled again it waits no longer; the thread ends at its next wait
+            await asyncio.wait([running])  # a second cancellation ends this wait; the thread ends at its next wait
             raise
         finally:
             over.set()
@@ -175,7 +175,7 @@ class Startups:
         for task in self._startups:
             watcher = task.run_task(loop, asked_to_stop)
             if watcher is not None:
-                self._watchers = [*(one for one in self._watchers if one.is_alive()), watcher]
+                self._watchers = [*(other for other in self._watchers if other.is_alive()), watcher]
                 watcher.start()
 
     def end_watching(self) -> None:
@@ -187,12 +187,12 @@ class Startups:
             self._guards.claims().waiters.wake_all()
         for watcher in watchers:
             watcher.join_thread()
-        # Last: a call that is interrupted in here is repeated whole.
-        self._watchers = [one for one in self._watchers if one not in watchers]
+        # Last: an interrupted call is repeated from the beginning.
+        self._watchers = [watcher for watcher in self._watchers if watcher not in watchers]
 
 
 class _Startup:
-    """A task in a worker."""
+    """A start-up task, as this worker runs it."""
 
     def __init__(self, once: Once[..., Any], *, wait: bool) -> None:
         self._once = once

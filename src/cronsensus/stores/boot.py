@@ -13,7 +13,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from cronsensus.process.this_process import start_anew
+from cronsensus.process.this_process import call_after_fork
 
 _LINUX = Path("/proc/sys/kernel/random/boot_id")
 _OTHERS = ("kern.bootsessionuuid", "kern.boot_id")
@@ -105,4 +105,4 @@ def _in_child() -> None:
     lease_epoch.cache_clear()
 
 
-start_anew(_in_child)
+call_after_fork(_in_child)

@@ -1,9 +1,9 @@
 """Detect that a store's clock was set back, and which of its instants came twice.
 
-Every record of a store bears the time of its clock. If that clock was set back, a later record may bear an earlier
-time, and no reader can tell. So a handle compares the clock with one that never steps. Where the two moved apart, it
-writes the stretch that may have come twice into the trail (action ``CLOCK_SET_BACK``), in the transaction of the next
-verb that writes. The audit leaves open whatever depends on the order of two times within that stretch.
+Every record has the time of the store's clock. If that clock was set back, a later record may have an earlier time, and
+no reader can see that. So a handle compares the clock with one that never steps. If the two moved apart, it records in
+the trail which stretch of time may have come twice (action ``CLOCK_SET_BACK``), in the transaction of the next verb
+that writes. The audit does not judge by the order of two times within that stretch.
 """
 
 from __future__ import annotations

@@ -17,16 +17,16 @@ SLOW = 1.0
 
 
 @contextmanager
-def connecting(url: str, say: Callable[[str], None], after: float = SLOW) -> Iterator[None]:
-    """Call ``say`` with one sentence, from another thread, if the block takes longer than ``after`` seconds.
+def connecting(url: str, report: Callable[[str], None], after: float = SLOW) -> Iterator[None]:
+    """Call ``report`` with one sentence, from another thread, if the block takes longer than ``after`` seconds.
 
-    The sentence names the store and nothing secret.
+    The sentence has the store's URL, without its password.
     """
     over = Event()
 
     def watch() -> None:
         if not over.wait(after):
-            say(f"connecting to {mask(url)}: no answer yet")
+            report(f"connecting to {mask(url)}: no answer yet")
 
     # Not a threading.Timer: a signal handler that raises in its start would leave a hanging thread behind.
     watching = Whole(watch, "cronsensus-connecting")

@@ -1,4 +1,4 @@
-"""Wait for files with a poll that other threads can end."""
+"""Wait for file descriptors with a poll that other threads can end."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from cronsensus.timing.clock import SystemClock
 _CLOCK = SystemClock()
 
 SILENT = 60.0
-"""Seconds without a word on a connection that listens, after which it is asked whether it is there.
+"""Seconds without traffic on a connection that listens, after which it is tested by a round trip.
 
-It may look well and deliver nothing: a proxy in between forgot it. The kernel notices what does not answer at all.
+A proxy in between may have dropped it without a notice: then it seems open, and delivers nothing. If the other host
+does not answer at all, the kernel notices that.
 """
 
 

@@ -12,8 +12,8 @@ records that. Peers ask the server for signs in their looks. The answers mean:
 
 A sign was there while a connection was open if that connection has seen it, or if the session's row records it and did
 not when the connection was first used. A node starts to observe when it opens its session: if several start together,
-one of them may run something and die before the first look of the others. A replica is not asked: its rows are about
-connections to another server.
+one of them may run something and die before the first look of the others. A replica gives no answer: its rows are
+about connections to another server.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ class Observations:
             self.since, self.silent = newest, frozenset(silent)
 
     def worth_asking(self, holding: frozenset[str], every: frozenset[str]) -> bool:
-        """Whether to ask for the signs of ``every`` session: at first, and while any holds runs or may show a sign."""
+        """Whether to read the signs of ``every`` session: at first, and while one has runs or may show its first."""
         return not self.blind and (self.since is None or bool(holding) or any(map(self.may_come, every)))
 
     def may_come(self, session: str) -> bool:
-        """Whether a session may yet show its first sign: too few looks have asked for it to give up."""
+        """Whether a session may still show its first sign: it was missing in only a few looks."""
         return session not in self.seen and self.asked.get(session, 0) < MOST_UNANSWERED_LOOKS
 
     def note(self, present: Collection[str], missing: Mapping[str, SignRecord], newest: int) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The transaction that ``Store.transaction`` gives, and the error of stores without transactions."""
+"""The transaction that ``Store.transaction`` opens, and the error of stores without transactions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WITH_TRANSACTIONS = "sqlite://, postgresql://, mysql://"
 
 
 class RunTransaction(ABC):
-    """A transaction on the store's database that one run's effects and its result share.
+    """A transaction on the store's database, for the effects of a run and its result.
 
     Attributes:
         connection: for the effects; of the kind that the store documents, which is SQLAlchemy's ``Connection`` for a
@@ -27,7 +27,7 @@ class RunTransaction(ABC):
 
     @abstractmethod
     def complete(self, result: str | None = None, notes: Sequence[Note] = ()) -> None:
-        """Write, in this transaction, that the attempt succeeded, together with its notes.
+        """Record in this transaction that the attempt succeeded, together with its notes.
 
         It is the last statement of the transaction, and is called once.
 

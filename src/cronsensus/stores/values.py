@@ -18,8 +18,8 @@ REMEMBERED = timedelta(days=366)
 HISTORY_KEPT = timedelta(days=1)
 """How long ``prune`` keeps ended eras and pauses at least, even if the job's ``keep`` is shorter."""
 MOST_AHEAD = timedelta(seconds=1)
-"""How far ahead a step may look. A run that is put back keeps its due time; if the clock was set back meanwhile, it is
-due after this time at the latest."""
+"""How far ahead a step may look. A released run keeps its due time, but is due within this time at the latest, even if
+the clock was set back meanwhile."""
 
 
 def check_ahead(ahead: timedelta) -> None:
@@ -115,12 +115,12 @@ class View:
         backlog: pending occurrences are due now, claimable or not.
         next_pending: the earliest due time still to come of a pending occurrence.
         holders: live or overdue sessions that hold runs; the caller checks whether they are alive.
-        sessions: ids of live sessions that take turns (those of nodes), sorted, at most 64.
+        sessions: ids of live nodes' sessions, sorted, at most 64; they share the work by taking turns.
         absent: ids of live sessions whose process showed a sign of life (``register_presence``), as this handle saw or
             the session recorded, and shows none now. The process is gone, or its connection was just cut off. This is
             evidence, not proof: look again before acting on it.
         age: seconds from the reading of ``now`` to the end of the look, which may take several round trips.
-        parked: whether anything is parked: a batch, or a dependent.
+        parked: whether any run is parked: a batch, or a downstream run.
     """
 
     now: datetime

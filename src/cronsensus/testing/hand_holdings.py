@@ -202,7 +202,7 @@ class HandWaiter(QueuedWaiter):
         """Leave; who is next was woken, too."""
         self.leave_queue()
 
-    def has_acquired(self) -> None:
+    def note_acquired(self) -> None:
         """Leave."""
         self.leave_queue()
 

@@ -1,12 +1,12 @@
-"""Find the instants of a wall-clock rule where clocks are put forward and back.
+"""Find the instants at which a wall clock matches, also where clocks are put forward or back.
 
 Where the clock jumps forward, wall-clock times are missing (a gap); where it is put back, they come twice (a fold: a
 first and a second pass). ``gaps`` and ``second_pass`` say what a policy does there; ``cron.py`` has the table.
 
-cronsim walks time zones, too. But if it starts in a second pass, it returns a time that is over, and where a clock
-moves by half an hour it leaves times out. So it only reads the text, and the walk is done here. Everything rests on PEP
-495: at a wall-clock time, the UTC offset with ``fold=0`` is larger than with ``fold=1`` inside a fold, smaller inside a
-    gap.
+cronsim handles time zones, too. But if it starts in a second pass, it returns a time in the past, and if a clock moves
+by half an hour, it leaves times out. So it only parses the text, and times are searched here. Everything rests on PEP
+495: the UTC offset of a wall-clock time with ``fold=0`` is larger than with ``fold=1`` inside a fold, and smaller
+inside a gap.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ZERO = timedelta(0)
 _LAST_LISTED_YEAR = 2100
 """Time zone data lists changes one by one up to here at most (Morocco's up to 2087); after it yearly rules repeat."""
 _CYCLE = 400
-"""Years after which dates and weekdays, and so the yearly rules, repeat: a time that did not come never comes."""
+"""Years after which dates and weekdays, and so yearly rules, repeat. A time that has not come by then never comes."""
 
 
 @dataclass(frozen=True, slots=True)

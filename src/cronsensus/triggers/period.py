@@ -1,7 +1,7 @@
-"""Every second week, every third day, every sixth month: which days of the calendar count, from an anchor on.
+"""Every second week, every third day, every sixth month: the days of the calendar that count, from an anchor on.
 
-Of the calendar, not of elapsed time, so no change of clocks moves them; and counted from the anchor, not from the first
-of a month or a year, so nothing begins anew there, as a step in a cron text does.
+Days of the calendar are counted, not elapsed time, so no change of clocks moves them. The count begins at the anchor.
+It does not begin again with each month or year, as a step in a cron text does.
 """
 
 from __future__ import annotations

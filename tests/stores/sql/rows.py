@@ -16,10 +16,12 @@ Row = dict[str, Any]
 
 ASKED: Row = {
     "space": "ours", "now": NOW, "lease_now": NOW, "boot": "epoch", "session": "s1", "owner": "s1", "holders": ["s1"],
-    "presumed": ["gone"], "occurrence": 1, "ids": [1], "held": 7, "tokens": [7], "job": 5, "name": "name", "time": NOW,
-    "seen": 10, "of_revision": 3, "decided": NOW, "lock": "lock", "at": 0, "by": "me", "of_session": "s1",
-    "until": NOW, "level": 4, "size": 9, "after_due": 10, "after_id": 1, "full": [90], "blocked": [5], "heads": [3],
-    "became": "failed", "run": 1, "moment": NOW, "revised": 3, "before": 7, "names": ["name"], "keys": ["name"],
+    "presumed": ["gone"], "occurrence": 1, "ids": [1], "token": 7, "claim_token": 7, "tokens": [7], "job": 5,
+    "name": "name", "wanted_key": "name", "time": NOW, "seen": 10, "seen_watermark": 10, "seen_revision": 3,
+    "new_watermark": NOW,
+    "lock": "lock", "place": 0, "holder": "me", "until": NOW, "level": 4, "size": 9, "after_due": 10, "after_id": 1,
+    "full": [90], "blocked": [5], "heads": [3], "new_state": "failed", "moment": NOW, "revised": 3, "before": 7,
+    "seen_token": 7, "names": ["name"], "keys": ["name"],
     "key": "name", "times": [NOW], "pause": 4, "ended": NOW, "passed": NOW, "mine": "name", "ruled": 0,
     "moved": NOW, "least": 0, "most": NOW, "waiting_since": None, "needed_from": None,
     "sessions": ["s1"], "wanted": "name", "batch": 8, "never": LATEST_MICROS,
@@ -87,8 +89,8 @@ RAN_OUT: list[Row] = [{**LOCK, "session": None, "lease_until": NOW}, {**LOCK, "s
 HELD_STILL: Row = {"lease_until": NOW + 1}
 BEFORE: Row = {"before": NOW}
 PRUNED: Row = {"pruned": NOW}
-OF_REVISION: Row = {"seen": 3}
-AS_READ: Row = {**OF_REVISION, "decided": 10}
+OF_REVISION: Row = {"seen_revision": 3}
+AS_READ: Row = {**OF_REVISION, "seen_watermark": 10}
 NOT_MINE: list[Row] = [{"id": "s2"}, {"namespace": "theirs"}]
 ENDED: Row = {"ended_at": 1}
 FINISHED: Row = {"finished_at": 1}

@@ -285,7 +285,7 @@ CASES = [
         for what, name in (("extend", "extend_lock"), ("unlock", "free_lock"))
         for case in (
             Case(f"{what} for a session", name, _s, [SESSION], [*NOT_MINE, *NOT_ALIVE], beside=[(_l, LOCK)]),
-            Case(f"{what} for no session", name, _l, [FREE_STANDING], RUN_OUT, asked={"of_session": ""}),
+            Case(f"{what} for no session", name, _l, [FREE_STANDING], RUN_OUT, asked={"session": ""}),
         )
     ),
     Case("leave", "leave_place", _l, [LOCK], [*NOT_THE_LOCK, {"place": 1}]),
@@ -299,7 +299,7 @@ CASES = [
         _o,
         [PENDING],
         [{"job_id": 6}, {"key": "other"}, {"state": "running"}],
-        asked={"verdict": "skipped"},
+        asked={"new_state": "skipped"},
     ),
     Case("eras of jobs", "eras_of_jobs", tables.eras, [ERA], [{"job_id": 6}], asked=IDS),
     Case("decide many by hand", "pass_watermarks", _j, [JOB], [{"id": 6}, {"watermark": NOW}]),

@@ -70,7 +70,7 @@ def test_a_plan_holds_only_while_all_is_as_it_was_seen(
         paused_at=None, retired_at=None, watermark=to_micros(minute(1)), revision=3, digest="digest", defined_at=4
     )
     row.__dict__.update(of_row)
-    assert firing._still_holds(replace(PLAN, **of_plan), row, 2, to_micros(minute(3))) is holds
+    assert firing._is_plan_current(replace(PLAN, **of_plan), row, 2, to_micros(minute(3))) is holds
 
 
 def the_plan(state: JobState, number: int, *, after: int, active: int) -> Plan:

@@ -40,7 +40,7 @@ def looks_at_the_beginning_only(patch: pytest.MonkeyPatch) -> None:
 
 
 def commits_when_told(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lending, "_kept_open", nothing_around)
+    patch.setattr(lending, "_commits_refused", nothing_around)
 
 
 def has_no_mark(patch: pytest.MonkeyPatch) -> None:
@@ -55,7 +55,7 @@ def has_no_mark(patch: pytest.MonkeyPatch) -> None:
 
 
 def commits_what_is_not_complete(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lending._Lent, "completed", property(lambda self: True, nothing), raising=False)
+    patch.setattr(lending._LentTransaction, "completed", property(lambda self: True, nothing), raising=False)
 
 
 def commits_whatever_the_block_raised(patch: pytest.MonkeyPatch) -> None:

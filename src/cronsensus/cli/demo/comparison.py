@@ -56,9 +56,9 @@ def _compare_one(comparison: Comparison, occurrence: Occurrence, runs: dict[int,
     comparison.unrecorded += tuple(line for line in ends if line not in recorded)
     if len(recorded) > 1:
         comparison.twice += ((occurrence.job, occurrence.key),)
-    strange = [line.token for line in ends if line.token not in runs]
-    if strange:
-        problem = f"ended under token {strange[0]}, which the ledger never gave out"
+    unknown = [line.token for line in ends if line.token not in runs]
+    if unknown:
+        problem = f"ended under token {unknown[0]}, which the ledger never gave out"
     elif len(recorded) > 1:
         problem = f"was recorded {len(recorded)} times"
     elif occurrence.state is State.SUCCEEDED and not recorded:

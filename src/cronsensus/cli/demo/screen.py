@@ -20,10 +20,12 @@ TICK = "tick"
 SHRINK = "shrink"
 """The job of the batch, whose items are too many for a line each."""
 PICTURES = 90
+"""How many items the batch has."""
 SECOND = timedelta(seconds=1)
-STRIP = 34
-"""Most columns of a lane; with names and what runs it fits into 80."""
+MOST_COLUMNS = 34
+"""Most columns of a lane: with the node's name and what it runs, a line fits into 80 characters."""
 MOST_EVENTS = 7
+"""How many of the newest events are shown below the lanes."""
 
 Mark = Literal["running", "finished", "killed", "taken", "taking"]
 _MARKS: dict[Mark | None, tuple[str, str, str, str]] = {
@@ -34,26 +36,38 @@ _MARKS: dict[Mark | None, tuple[str, str, str, str]] = {
     "taking": ("▸", ">", "bold yellow", ""),
     None: ("·", ".", "dim", ""),
 }
-"""As Unicode, as ASCII, the style, and the words of the legend."""
+"""Of each mark the Unicode character, the ASCII character, the style, and its words in the legend."""
 
 
 @dataclass(slots=True)
 class Cut:
-    """A run that a kill cut off at a moment (monotonic), and the run that took it over."""
+    """A run that the kill cut off, and its takeover.
+
+    Attributes:
+        line: the start of the cut run.
+        at: when its node was killed, by the monotonic clock.
+        takeover: the start of the run on another node; ``None``: not yet.
+    """
 
     line: Line
     at: float
-    taken: Line | None = None
+    takeover: Line | None = None
 
     @property
     def seconds(self) -> float:
         """The time from the kill to the takeover; infinite without a takeover."""
-        return float("inf") if self.taken is None else self.taken.at - self.at
+        return float("inf") if self.takeover is None else self.takeover.at - self.at
 
 
 @dataclass(slots=True)
 class Lane:
-    """The lane of a node. ``state``: starting, alive, dead or stopped. ``running``: by token."""
+    """The lane of a node.
+
+    Attributes:
+        state: ``starting``, ``alive``, ``dead`` or ``stopped``.
+        marks: by nominal time.
+        running: the starts of what it runs, by token.
+    """
 
     state: str = "starting"
     pid: int | None = None
@@ -69,7 +83,7 @@ class Lane:
         """Return what the node does, and the style."""
         if self.state != "alive":
             return (f"killed (pid {self.pid})", "bold red") if self.state == "dead" else (self.state, "dim")
-        runs = list(self.running.values())  # at once: another thread changes it
+        runs = list(self.running.values())  # a copy: another thread changes it
         return ("runs " + ", ".join(map(occurrence_label, runs)), "cyan") if runs else ("waits", "dim")
 
 
@@ -91,8 +105,8 @@ class Lanes(dict[str, Lane]):
         cut = self.cuts.get(line.occurrence)
         self[line.node].running[line.token] = line
         self[line.node].mark(line, "taking" if cut else "running")
-        if cut is not None and cut.taken is None:
-            cut.taken = line
+        if cut is not None and cut.takeover is None:
+            cut.takeover = line
         return cut
 
     def show_end(self, line: Line) -> None:
@@ -103,7 +117,7 @@ class Lanes(dict[str, Lane]):
             self[line.node].mark(line, "taken" if line.occurrence in self.cuts else "finished")
 
     def show_kill(self, name: str, at: float) -> list[Line]:
-        """Show a node that was killed; return the runs that it was in the middle of."""
+        """Show that a node was killed; return the runs that this cut off."""
         lane = self[name]
         cut, lane.state, lane.running = list(lane.running.values()), "dead", {}
         for line in cut:
@@ -132,8 +146,8 @@ class Screen:
     """The output of the demo: drawn by rich in a terminal; without a terminal, a line for each event.
 
     Attributes:
-        live: whether it is drawn.
-        to_stderr: whether the lines go to stderr, because data goes to stdout.
+        live: whether it is drawn, in a terminal.
+        to_stderr: whether the lines go to stderr, because stdout is for data.
     """
 
     lanes: Lanes
@@ -143,7 +157,7 @@ class Screen:
     events: deque[tuple[float, str, str]] = field(default_factory=lambda: deque(maxlen=MOST_EVENTS))
 
     def add_event(self, at: float, text: str, style: str = "", *, in_lanes: bool = False) -> None:
-        """Show an event, ``at`` seconds after the beginning; with ``in_lanes`` it needs no line in a terminal."""
+        """Show an event, ``at`` seconds after the beginning; with ``in_lanes`` the lanes show it in a terminal."""
         if not self.live:
             click.echo(f"{at:6.2f} s  {text}", err=self.to_stderr)
         elif not in_lanes:
@@ -152,31 +166,32 @@ class Screen:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.text import Text
 
-        def drawn(mark: Mark | None) -> tuple[str, str]:
+        def character_of(mark: Mark | None) -> tuple[str, str]:
             unicode, ascii_, style, _ = _MARKS[mark]
             return (ascii_ if options.ascii_only else unicode), style
 
         yield Text.assemble("\n  ", ("cronsensus demo", "bold"), "   " + self.title, no_wrap=True)
         yield Text("  One column a second: the job `tick` is due, and one mark says which node ran it.\n", "dim")
         width = max(20, min(options.max_width, 100))
-        names = max(map(len, self.lanes))
-        strip = max(10, min(STRIP, width - names - 36))
-        columns = self.lanes.columns(strip)
-        axis = " " * (names + 4)
+        name_width = max(map(len, self.lanes))
+        most_columns = max(10, min(MOST_COLUMNS, width - name_width - 36))
+        columns = self.lanes.columns(most_columns)
+        axis = " " * (name_width + 4)
         for number, column in enumerate(columns):
-            if column.second % 10 == 0 and number + 8 <= strip:
-                axis = axis.ljust(names + 4 + number) + f"{column.astimezone():%H:%M:%S}"
+            if column.second % 10 == 0 and number + 8 <= most_columns:
+                axis = axis.ljust(name_width + 4 + number) + f"{column.astimezone():%H:%M:%S}"
         yield Text(axis, "dim")
         for name, lane in self.lanes.items():
-            title = f"  {name:<{names}}  ", "bold" if lane.state == "alive" else "dim"
-            marks = [drawn(lane.marks.get(column)) for column in columns]
-            row = Text.assemble(title, *marks, " " * (strip - len(columns) + 2), lane.describe_work(), no_wrap=True)
+            title = f"  {name:<{name_width}}  ", "bold" if lane.state == "alive" else "dim"
+            marks = [character_of(lane.marks.get(column)) for column in columns]
+            rest = " " * (most_columns - len(columns) + 2)
+            row = Text.assemble(title, *marks, rest, lane.describe_work(), no_wrap=True)
             row.truncate(width, overflow="ellipsis")
             yield row
         legend = Text("\n  ")
         for mark, (*_, words) in _MARKS.items():
             if words:
-                legend.append(*drawn(mark)).append(f" {words}   ", "dim")
+                legend.append(*character_of(mark)).append(f" {words}   ", "dim")
         yield legend.append(f"{self.lanes.finished} runs done\n", "bold")
         for at, text, style in self.events:
             yield Text.assemble((f"  {at:5.1f} s  ", "dim"), (text, style), overflow="fold")

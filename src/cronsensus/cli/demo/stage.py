@@ -1,7 +1,7 @@
 """The demo's plot: start, watch, kill in the middle of a run, watch the takeover, replace, drain.
 
 One loop reads what the runs append to the trace, about fifty times a second, and acts on it. A node is frozen before
-it is killed, and goes on if its run has ended by then: so the kill cuts a run.
+it is killed, and goes on if its run has ended by then. So the kill always cuts a run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cronsensus.insight.batches import items_text
 from cronsensus.stores.base import Store
 from cronsensus.timing.clock import Clock
 
-LOOK = 0.015
+READ_EVERY = 0.015
 START_WITHIN = 60.0
 MIDDLE = 0.15
 """Seconds after which a started tick is in its middle: it works for 0.4 s, or longer on a busy machine."""
@@ -35,11 +35,11 @@ class Stage:
 
     Attributes:
         lines: the lines that the runs wrote.
-        killed: the node that was killed, once that is done.
+        killed: the node that was killed; ``None``: none yet.
         until: the last nominal time that the closing audit judges; everything up to it was decided when the nodes
             were stopped.
         batch: the number of the batch, once it has begun; ``None``: there is none.
-        in_order: whether all nodes left when they were asked to.
+        in_order: whether all nodes ended by themselves after SIGTERM.
     """
 
     def __init__(self, nodes: Nodes, store: Store, screen: Screen, *, clock: Clock, batch: bool = False) -> None:
@@ -95,7 +95,7 @@ class Stage:
     def _is_over(self, seconds: float) -> bool:
         """Whether every cut run has started again, or waiting longer is of no use."""
         cuts = self.lanes.cuts.values()
-        if cuts and all(cut.taken for cut in cuts):
+        if cuts and all(cut.takeover for cut in cuts):
             return self._at > seconds - CLOSING
         return self._at > max(seconds, self._killed_at) + TAKEOVER_WITHIN
 
@@ -103,8 +103,8 @@ class Stage:
         """Whether a time up to ``until`` is undecided, a run waits, or the batch has not ended."""
         if audit(self._store, until=self.until).pending or self._store.counts().pending:
             return True
-        one = None if self.batch is None else self._store.occurrence(self.batch)
-        return one is not None and not one.state.final
+        batch = None if self.batch is None else self._store.occurrence(self.batch)
+        return batch is not None and not batch.state.final
 
     def _begin_batch(self) -> None:
         self._wants_batch = False
@@ -148,9 +148,9 @@ class Stage:
         at = self._nodes.kill(name)
         self.killed, self._killed_at = name, at - self._begun
         cut = self.lanes.show_kill(name, at)
-        what = occurrence_label(cut[0]) if len(cut) == 1 else f"{len(cut)} runs"
-        says = f"kill -9 {self.lanes[name].pid}: {name} dies in the middle of {what}"
-        self._screen.add_event(self._killed_at, says, "bold red")
+        cut_text = occurrence_label(cut[0]) if len(cut) == 1 else f"{len(cut)} runs"
+        text = f"kill -9 {self.lanes[name].pid}: {name} dies in the middle of {cut_text}"
+        self._screen.add_event(self._killed_at, text, "bold red")
 
     def _restart(self, name: str) -> None:
         lane = self.lanes[name]
@@ -172,7 +172,7 @@ class Stage:
         for name, lane in self.lanes.items():
             if lane.state in {"alive", "starting"} and (code := self._nodes.exit_code(name)) is not None:
                 raise self._node_error(name, f"ended by itself with exit code {code}")
-        threading.Event().wait(LOOK)
+        threading.Event().wait(READ_EVERY)
 
     def _show_start(self, line: Line) -> None:
         cut = self.lanes.show_start(line)
@@ -182,8 +182,8 @@ class Stage:
             self._show_event(f"{line.node} runs {occurrence_label(line)}", in_lanes=True)
         else:
             after = f"attempt {line.attempt}, {line.at - cut.at:.2f} s after the kill"
-            takes = f"{line.node} takes over {occurrence_label(line)}: {after}"
-            self._screen.add_event(line.at - self._begun, takes, "bold yellow")
+            text = f"{line.node} takes over {occurrence_label(line)}: {after}"
+            self._screen.add_event(line.at - self._begun, text, "bold yellow")
 
     def _node_error(self, name: str, what: str) -> CommandError:
         return CommandError(f"{name} {what}", why=self._nodes.read_log_end(name), then="cronsensus doctor", code=FAILED)

@@ -1,6 +1,6 @@
 """A count kept outside of the system: a file to which each run appends when it starts and when it ends.
 
-The ledger is what is to be judged, so something else has to keep the count. One line is one ``write`` to a file that
+The ledger is to be judged, so something else has to keep the count. One line is one ``write`` to a file that
 was opened for appending, so lines of several processes do not mix, and what a process wrote is there when it is
 killed. Times are the host's monotonic clock, which all its processes share. Used by the demo, and by the tests of
 faults and of chaos.
@@ -24,13 +24,13 @@ from cronsensus.timing.clock import Clock, SystemClock
 TRACE = "CRONSENSUS_DEMO_TRACE"
 """The variable that names the file to append to."""
 LEASH = "CRONSENSUS_DEMO_LEASH"
-"""The variable that says: standard input is a pipe from the demo; when it closes, drain."""
+"""If this variable is set, standard input is a pipe from the demo: when it closes, the node drains."""
 
 Event = Literal["start", "end", "broken"]
 
 
 class Line(msgspec.Struct, frozen=True):
-    """What a run said of itself. ``broken``: it ended by an exception, a cancellation among them."""
+    """An event that a run has written. ``broken``: it ended by an exception, as by a cancellation."""
 
     event: Event
     at: float
@@ -44,7 +44,7 @@ class Line(msgspec.Struct, frozen=True):
 
     @property
     def occurrence(self) -> tuple[str, str]:
-        """What the run is an attempt of: job and key."""
+        """Job and key of the occurrence of which the run is an attempt."""
         return self.job, self.key
 
 
@@ -71,7 +71,7 @@ def traced(run: Run, node: str, *, clock: Clock | None = None) -> Iterator[None]
 
 
 class Tail:
-    """Reads lines, those new since the last time."""
+    """Reads the lines that are new since the last read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -92,9 +92,9 @@ class Tail:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """What a trace amounts to: runs that started, runs that reached their end, and runs that neither ended nor broke.
+    """The runs of a trace: how many started, how many ended, and those that were ``cut``.
 
-    The process of those that were ``cut`` was killed.
+    Cut runs wrote neither ``end`` nor ``broken``: their process was killed.
     """
 
     started: int
@@ -103,7 +103,7 @@ class Count:
 
 
 def count_lines(lines: list[Line]) -> Count:
-    """Count what happened."""
+    """Count the runs of a trace."""
     open_runs: dict[tuple[str, str, int], Line] = {}
     for line in lines:
         run = (*line.occurrence, line.token)

@@ -1,7 +1,7 @@
 """The demo's verdict: the audit of the ledger, and the runs' own file beside it; then what to type next.
 
-Two counts that know nothing of each other: the audit derives what had to happen from the triggers and reads the
-ledger; the trace is what the runs themselves wrote down. They have to say the same.
+The two counts are independent: the audit derives from the triggers what had to happen, and reads the ledger; the trace
+is what the runs themselves wrote. They have to agree.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Verdict:
         self.problems += self._compared.problems
         if not self._cuts:
             self.problems.append("no node could be killed in the middle of a run; play for longer")
-        lost = [occurrence_label(cut.line) for cut in self._cuts if cut.taken is None]
+        lost = [occurrence_label(cut.line) for cut in self._cuts if cut.takeover is None]
         self.problems += [f"{what} was cut off, and no node started it again" for what in lost]
         self._batch = None if stage.batch is None else store.children([stage.batch], limit=2 * PICTURES)[stage.batch]
         self._nodes = Counter(line.node for line in stage.lines if line.job == SHRINK and line.event == "end")
@@ -65,7 +65,7 @@ class Verdict:
     def to_json(self, **played: int) -> dict[str, Any]:
         """Return plain JSON values; ``played``: with which options."""
         report, counted = self._report, self._count
-        slowest = max((cut.seconds for cut in self._cuts if cut.taken), default=None)
+        slowest = max((cut.seconds for cut in self._cuts if cut.takeover), default=None)
         return {
             **{name: getattr(report, name) for name in ("expected", "ran", "succeeded", "missed", "takeovers")},
             "duplicates": self._duplicates,
@@ -98,8 +98,8 @@ class Verdict:
         ):
             output.line(Cell(f"  {name:<11}{value:>5}  {words}", style))
         for cut in self._cuts:
-            if cut.taken is not None:
-                way = f"from {cut.line.node} to {cut.taken.node} in {cut.seconds:.2f} s"
+            if cut.takeover is not None:
+                way = f"from {cut.line.node} to {cut.takeover.node} in {cut.seconds:.2f} s"
                 output.line(Cell(f"{'':<18}  {occurrence_label(cut.line)}: {way}", "yellow"))
         if self._batch is not None:
             shares = ", ".join(f"{node} {count}" for node, count in sorted(self._nodes.items()))

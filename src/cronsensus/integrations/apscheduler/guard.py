@@ -49,7 +49,7 @@ from cronsensus.model.ends import Final
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.outside import Answer, Outside, Refused, Won
 from cronsensus.outside.outside import DRAIN
-from cronsensus.process.forking import mind_forks, refuse_in_master
+from cronsensus.process.forking import refuse_in_master, register_for_forks
 from cronsensus.process.interrupts import Event
 from cronsensus.process.logger import Logger
 from cronsensus.process.this_process import catch_up
@@ -121,7 +121,7 @@ class Guard:
         self._participant: Outside | None = None
         self._looked: Outside | None = None
         self.forked()
-        mind_forks(self)
+        register_for_forks(self)
         self._won: dict[tuple[str, datetime], Won] = {}
         self._submitting: Counter[str] = Counter()
         """Runs on their way to an executor, which may begin before the executor counts them."""

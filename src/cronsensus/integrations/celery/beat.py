@@ -293,7 +293,7 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
         except BaseException as error:
             # The first beat that finds it sends it. A broker that is away is no failure of the task.
             again = Again(timedelta(0), failed=False, reason=f"not sent: {error}")
-            outside.settle(won, again, told=lambda _: outside.look_for_leftovers())
+            outside.settle(won, again, on_recorded=lambda _: outside.look_for_leftovers())
             raise
         outside.settle(won, Final(State.SKIPPED, GONE) if result is NOT_SENT else self._end_of_sending(entry))
         return result

@@ -35,7 +35,7 @@ from cronsensus.model.states import Reason, State
 from cronsensus.node.run import enter_run
 from cronsensus.outside import Outside, Refused, Won
 from cronsensus.payload.codec import loads
-from cronsensus.process.forking import left_to_the_parent, mind_forks
+from cronsensus.process.forking import left_to_the_parent, register_for_forks
 from cronsensus.process.interrupts import Event
 from cronsensus.process.logger import Logger
 from cronsensus.timing.clock import SystemClock
@@ -70,7 +70,7 @@ class Guard:
         self._part = Part(app)
         self._lock = threading.Lock()
         self._held: dict[str, Won] = {}
-        mind_forks(self)
+        register_for_forks(self)
 
     def forked(self) -> None:
         """Drop the parent's connections without closing them; called in a forked child."""

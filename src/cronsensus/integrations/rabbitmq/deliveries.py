@@ -319,7 +319,7 @@ class Deliveries:
         finally:
             enter_run(None)
 
-    def _follow_end(self, delivery: Delivery, won: Won, outcome: Then, accepted: bool) -> None:  # noqa: FBT001 - ``told``
+    def _follow_end(self, delivery: Delivery, won: Won, outcome: Then, accepted: bool) -> None:  # noqa: FBT001 - ``on_recorded``
         if not accepted:  # another process has it, or has had it
             self._requeue(delivery)
         elif isinstance(outcome, Again):

@@ -70,13 +70,13 @@ class JobVerbs(Handle):
     def _is_superseded(self, release: str) -> bool:
         ours = self._space.know_release(release, self._now())
         return any(
-            self._takes_turns(session) and self._space.releases[session.spec.release] > ours
+            self._is_live_node(session) and self._space.releases[session.spec.release] > ours
             for session in self._space.open.values()
         )
 
     def _other_release_lives(self, release: str) -> bool:
         return any(
-            self._takes_turns(session) and session.spec.release != release for session in self._space.open.values()
+            self._is_live_node(session) and session.spec.release != release for session in self._space.open.values()
         )
 
     def _define_job(self, spec: JobSpec, digest: str, payload: str) -> None:

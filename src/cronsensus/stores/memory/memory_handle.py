@@ -1,4 +1,4 @@
-"""What all groups of verbs share: the lock, the clock, "is it alive?" and "is it current?"."""
+"""The base of all verbs: the lock, the clock, and the checks "is the session alive?" and "is the run current?"."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cronsensus.payload.codec import read_call
 from cronsensus.process.background import Background
 from cronsensus.process.interrupts import Condition
 from cronsensus.process.logger import Logger
-from cronsensus.process.this_process import start_anew
+from cronsensus.process.this_process import call_after_fork
 from cronsensus.stores.clock_watch import BY_ITSELF, Looked
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, SessionRow, Space, World
 from cronsensus.stores.values import MOST_AHEAD
@@ -31,7 +31,7 @@ _background = Background("cronsensus-memory", most=1, log=Logger("cronsensus.sto
 
 
 def writes(verb: Verb) -> Verb:
-    """Make a verb one step: under the lock, and where no exception of a signal handler can cut it in two."""
+    """Make a verb atomic: it runs under the lock, and no exception of a signal handler can interrupt it."""
 
     def step(self: Handle, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self._changed:
@@ -40,7 +40,7 @@ def writes(verb: Verb) -> Verb:
 
     @wraps(verb)
     def whole(self: Handle, *args: Any, **kwargs: Any) -> Any:
-        # With a clock that is moved by hand it is a simulation, or a test: everything there has its thread and order.
+        # A clock that is moved by hand is that of a simulation or a test, which chooses the thread of each call.
         if threading.current_thread() is not threading.main_thread() or not isinstance(self._world.clock, SystemClock):
             return step(self, args, kwargs)
         return _background.undisturbed(partial(step, self, args, kwargs))
@@ -99,7 +99,7 @@ class Handle:
         """Whether the session was not ended and its lease has not run out."""
         return session.ended_at is None and self._monotonic() < session.until
 
-    def _takes_turns(self, session: SessionRow) -> bool:
+    def _is_live_node(self, session: SessionRow) -> bool:
         """Whether the session is alive and a node."""
         return session.spec.is_node and self._is_alive(session)
 
@@ -149,7 +149,7 @@ class Handle:
         parent: int | None = None,
         parked_on: str | None = None,
     ) -> OccurrenceRow:
-        """Insert a pending occurrence; what is left out is the job's own."""
+        """Insert a pending occurrence; ``priority`` and ``payload`` are by default the job's own."""
         priority = job.spec.policies.priority if priority is None else priority
         return self._space.insert_row(
             OccurrenceRow(
@@ -200,19 +200,19 @@ class Handle:
         """Decide what becomes of a run that is cut off; return the recorded reason."""
         policies = row.job.spec.policies
         reason = f"{Reason.CRASHED}: {why}"
-        told = reason if crashed else why
+        recorded_reason = reason if crashed else why
         row.crashes += crashed
         at_most_once = policies.on_crash == "fail"
         given_up = crashed and row.crashes >= policies.max_crashes
-        self._space.end_run(row, "crashed" if crashed else "released", now, reason=told)
+        self._space.end_run(row, "crashed" if crashed else "released", now, reason=recorded_reason)
         if row.cancel is not None:
             self._space.close_run(row, State.CANCELLED, now, reason=row.cancel)
         elif at_most_once or given_up:
             self._space.close_run(row, State.FAILED, now, reason=reason)
         else:
-            row.reason = told
+            row.reason = recorded_reason
             self._space.put_back(row, min(row.due_at, now + MOST_AHEAD))
-        return told
+        return recorded_reason
 
     # --- views --------------------------------------------------------------------------------------------------------
 
@@ -249,4 +249,4 @@ def _in_child() -> None:
     _background = Background("cronsensus-memory", most=1, log=Logger("cronsensus.stores"))
 
 
-start_anew(_in_child)
+call_after_fork(_in_child)

@@ -13,7 +13,7 @@ class MemoryQueues(WaitQueues):
         super().__init__()
         self._space = space
         self._changed = space.world.changed
-        self.told: list[str] = []
+        self.notified: list[str] = []
 
     def join_queue(self, name: str) -> None:
         """Join the queue."""
@@ -29,9 +29,9 @@ class MemoryQueues(WaitQueues):
     def receive(self, timeout: float) -> list[str]:
         """Wait for notifications."""
         with self._changed:
-            self._changed.wait_for(lambda: self.told or self._closed.is_set(), max(0.0, timeout))
-            told, self.told = self.told, []
-            return told
+            self._changed.wait_for(lambda: self.notified or self._closed.is_set(), max(0.0, timeout))
+            notified, self.notified = self.notified, []
+            return notified
 
     def close(self) -> None:
         """Leave all queues."""

@@ -39,7 +39,7 @@ class OperatingVerbs(RoundVerbs):
         return made
 
     def _check_payload(self, item: Item) -> str:
-        job = self._job_for_people(item.job)
+        job = self._job_open_to_callers(item.job)
         if item.args is None and item.kwargs is None and item.headers is None:
             return job.payload
         args = job.spec.args if item.args is None else item.args
@@ -47,7 +47,7 @@ class OperatingVerbs(RoundVerbs):
         return write_payload(args, kwargs, what=f"arguments of {item.job!r}", headers=item.headers)
 
     def _enqueue_one(self, item: Item, payload: str, now: datetime) -> Enqueued:
-        job = self._job_for_people(item.job)
+        job = self._job_open_to_callers(item.job)
         found = None if item.key is None else job.keys.get(item.key)
         if found is not None:
             return replace(answer_enqueued(found, created=False), payload=found.payload)
@@ -86,20 +86,20 @@ class OperatingVerbs(RoundVerbs):
     def _trigger(
         self, job: str, payload: str | None, key: str | None, downstream: Sequence[str], *, by: str, why: str
     ) -> Enqueued:
-        """Run a job now, beside its schedule, and after it what comes after it."""
-        jobs, now = [self._job_for_people(name) for name in (job, *downstream)], self._now()
+        """Create a run of a job that is due now, beside its schedule, and one of each job in ``downstream``."""
+        jobs, now = [self._job_open_to_callers(name) for name in (job, *downstream)], self._now()
         found = None if key is None else jobs[0].keys.get(key)
         if found is not None:
             return answer_enqueued(found, created=False)
         nominal = from_micros(chain_time(to_micros(now))) if downstream else None
-        row, *behind = [
+        row, *downstream_rows = [
             self._create_occurrence(
-                one, key if place == 0 else None, Origin.MANUAL, now, now,
+                row_of_job, key if place == 0 else None, Origin.MANUAL, now, now,
                 payload=payload if place == 0 else None, scheduled_for=nominal,
             )
-            for place, one in enumerate(jobs)
+            for place, row_of_job in enumerate(jobs)
         ]  # fmt: skip
-        details = {"downstream": [one.id for one in behind]} if behind else {}
+        details = {"downstream": [row.id for row in downstream_rows]} if downstream_rows else {}
         self._space.record_in_trail(now, by, "trigger", job, why, occurrence=row.id, **details)
         return answer_enqueued(row, created=True)
 
@@ -116,7 +116,7 @@ class OperatingVerbs(RoundVerbs):
 
     @writes
     def _retry(self, occurrence: int, *, by: str, why: str, again: bool) -> Enqueued:
-        """Make a new occurrence of a final one. Enqueued work stays a queue; anything else is now by hand."""
+        """Create an occurrence with the work of a final one: enqueued if that was, else triggered by hand."""
         old = self._existing_occurrence(occurrence)
         newest = self._newest_retry(old)
         if newest is not old:
@@ -125,7 +125,7 @@ class OperatingVerbs(RoundVerbs):
             raise InvalidTransition(f"occurrence {occurrence} is {old.state}; only a final one can be retried")
         if old.state is State.SUCCEEDED and not again:
             raise succeeded_already(occurrence)
-        job, now = self._job_for_people(old.job.spec.name), self._now()
+        job, now = self._job_open_to_callers(old.job.spec.name), self._now()
         row = self._create_occurrence(
             job,
             None,
@@ -158,7 +158,7 @@ class OperatingVerbs(RoundVerbs):
 
     @writes
     def _backfill(self, job: str, times: Sequence[datetime], *, by: str, why: str) -> list[Enqueued]:
-        row, now = self._job_for_people(job), self._now()
+        row, now = self._job_open_to_callers(job), self._now()
         for time in times:
             refuse_pruned(row, time)
         answers = []
@@ -176,8 +176,8 @@ class OperatingVerbs(RoundVerbs):
         self._space.record_in_trail(now, by, "backfill", job, why, times=len(times), occurrences=created)
         return answers
 
-    def _job_for_people(self, name: str) -> JobRow:
-        """Return a job of which anybody may make a run."""
+    def _job_open_to_callers(self, name: str) -> JobRow:
+        """Return a job of which any caller may create a run."""
         job = self._living_job(name)
         refuse_run_by_hand(job.spec)
         return job

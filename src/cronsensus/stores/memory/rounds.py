@@ -48,35 +48,35 @@ class RoundVerbs(Handle):
     # --- look ---------------------------------------------------------------------------------------------------------
 
     def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
-        """Look, by the indexes; jobs that are not due cost nothing."""
+        """Look by the indexes: the cost does not grow with the jobs that are not due."""
         with self._changed:
             now, space = self._now(), self._space
-            from_here = (now, _NEVER)
+            after_now = (now, _NEVER)
             until = after(now, ahead)
-            here = takewhile(lambda entry: entry[0] <= until, space.due)
-            soon = [entry for entry in here if partition is None or entry[1] % partition.of == partition.place]
-            more = len(soon) > limit
-            if more:
-                due = bisect_right(soon, now, key=lambda entry: entry[0])
-                newest = soon[max(due - newest_of(limit), 0) : due]
+            due_entries = takewhile(lambda entry: entry[0] <= until, space.due)
+            soon = [entry for entry in due_entries if partition is None or entry[1] % partition.of == partition.place]
+            has_more = len(soon) > limit
+            if has_more:
+                due_count = bisect_right(soon, now, key=lambda entry: entry[0])
+                newest = soon[max(due_count - newest_of(limit), 0) : due_count]
                 soon = list(dict.fromkeys([*soon[: limit - len(newest)], *newest]))
             jobs = [job for _, job in soon]
             heads = [waiting.first() for waiting in space.pending.values()]
-            later = [next(waiting.keys_after(from_here), None) for waiting in space.pending.values()]
+            later = [next(waiting.keys_after(after_now), None) for waiting in space.pending.values()]
             holding = {space.occurrences[occurrence].session or "" for occurrence in space.running}
             holders = sorted(
                 (space.open[session] for session in holding if session in space.open), key=lambda row: row.number
             )
-            turning = sorted(row.spec.id for row in space.turning.values() if self._takes_turns(row))
+            live_nodes = sorted(row.spec.id for row in space.open_nodes.values() if self._is_live_node(row))
             return View(
                 now=now,
                 jobs=tuple(job_state(space.jobs_by_id[job]) for job in jobs),
-                more=more,
+                more=has_more,
                 next_job=next((at for at, _ in space.due.keys_after((until, _NEVER))), None),
                 backlog=any(head is not None and head[0] <= now for head in heads),
                 next_pending=min((entry[0] for entry in later if entry is not None), default=None),
                 holders=tuple(self._session_view(session) for session in holders),
-                sessions=tuple(turning[:MOST_SESSIONS_SHOWN]),
+                sessions=tuple(live_nodes[:MOST_SESSIONS_SHOWN]),
                 parked=bool(space.parked),
             )
 
@@ -84,16 +84,16 @@ class RoundVerbs(Handle):
 
     @writes
     def _step(self, session: str, step: Step) -> Done:
-        """Carry out the step under a lock: nothing in it can fail halfway."""
-        noted = tuple(self._note_one(note) for note in step.notes)
+        """Carry out the step under the lock; nothing in it can fail halfway."""
+        noted = tuple(self._record_note(note) for note in step.notes)
         settled = tuple(self._record_end(end) for end in step.ends)
-        returned = tuple(self._take_back(release) for release in step.give_back)
+        returned = tuple(self._release_claim(release) for release in step.give_back)
         want, fired, claims = step.want, [False] * len(step.plans), list[Claim]()
         lost = step.needs_lease and not self._is_session_alive(session)
         if not lost:
             until = self._now() + (want.ahead if want else NO_DELAY)
-            fired = [self._fire_one(plan, until) for plan in step.plans]
-            claims = self._take_due(session, want, until) if want else claims
+            fired = [self._fire_plan(plan, until) for plan in step.plans]
+            claims = self._claim_due(session, want, until) if want else claims
         return Done(
             noted=noted,
             settled=settled,
@@ -110,29 +110,29 @@ class RoundVerbs(Handle):
             return False
         return True
 
-    def _take_back(self, release: GiveBack) -> bool:
-        return (
-            self._release_one(release.claim) if release.cut is None else self._release_cut(release.claim, release.cut)
-        )
+    def _release_claim(self, release: GiveBack) -> bool:
+        if release.cut is None:
+            return self._release_unstarted(release.claim)
+        return self._release_cut(release.claim, release.cut)
 
     # --- plans --------------------------------------------------------------------------------------------------------
 
-    def _fire_one(self, plan: Plan, until: datetime) -> bool:
+    def _fire_plan(self, plan: Plan, until: datetime) -> bool:
         job = self._space.jobs_by_id.get(plan.job_id)
-        if job is None or not self._still_holds(plan, job, until):
+        if job is None or not self._is_plan_current(plan, job, until):
             return False
-        self._carry_out(plan, job)
+        self._create_planned(plan, job)
         self._move_watermark(plan, job)
         return True
 
-    def _still_holds(self, plan: Plan, job: JobRow, until: datetime) -> bool:
-        """Whether the state that the plan saw is unchanged, and its time has come."""
+    def _is_plan_current(self, plan: Plan, job: JobRow, until: datetime) -> bool:
+        """Whether the job is as the plan saw it, and the plan's time has come."""
         seen = (plan.watermark_seen, plan.revision, plan.active_seen)
-        holds = job.fires and seen == (job.watermark, job.revision, job.active) and plan.watermark >= job.watermark
-        holds = holds and plan.definition in {"", definition_of(job)}
-        return holds and (plan.not_before is None or plan.not_before <= until)
+        unchanged = job.fires and seen == (job.watermark, job.revision, job.active)
+        unchanged = unchanged and plan.watermark >= job.watermark and plan.definition in {"", definition_of(job)}
+        return unchanged and (plan.not_before is None or plan.not_before <= until)
 
-    def _carry_out(self, plan: Plan, job: JobRow) -> None:
+    def _create_planned(self, plan: Plan, job: JobRow) -> None:
         now = self._now()
         if plan.cancel_previous:
             for occurrence in list(job.serial):
@@ -169,7 +169,7 @@ class RoundVerbs(Handle):
 
     # --- claims -------------------------------------------------------------------------------------------------------
 
-    def _take_due(self, session: str, want: Want, until: datetime) -> list[Claim]:
+    def _claim_due(self, session: str, want: Want, until: datetime) -> list[Claim]:
         holder = self._live_session(session)
         now = self._now()
         self._space.expire_late(now)
@@ -238,7 +238,7 @@ class RoundVerbs(Handle):
     def _acquire(
         self, session: str, asks: Sequence[Ask | AskNamed], lease: timedelta
     ) -> list[tuple[Claim | NotWon, ...]]:
-        """Claim occurrences; nominal times that are not run get their verdicts."""
+        """Claim occurrences. A nominal time that is refused by a rule gets its verdict."""
         holder, now = self._live_session(session), self._now()
         for ask in asks:
             for time in ask.times:
@@ -246,41 +246,41 @@ class RoundVerbs(Handle):
                     raise too_early(ask.job, time, now)
         self._space.expire_late(now)
         answers = [
-            self._answer_ask(ask, holder, now) if isinstance(ask, Ask) else (self._take_named(ask, holder, now),)
+            self._answer_ask(ask, holder, now) if isinstance(ask, Ask) else (self._claim_named(ask, holder, now),)
             for ask in asks
         ]
         if any(isinstance(outcome, Claim) for answer in answers for outcome in answer):
             self._set_lease(holder, lease, now)
         return answers
 
-    def _take_named(self, ask: AskNamed, holder: SessionRow, now: datetime) -> Claim | NotWon:
-        """Claim a named occurrence, ahead of any others that wait."""
-        name, scheduled_for = ask.named.key, ask.named.scheduled_for
-        row = self._space.jobs.get(ask.job)
-        if row is None or row.retired_at is not None:
+    def _claim_named(self, ask: AskNamed, holder: SessionRow, now: datetime) -> Claim | NotWon:
+        """Claim the occurrence of this name, even if others have waited longer."""
+        key, scheduled_for = ask.named.key, ask.named.scheduled_for
+        job = self._space.jobs.get(ask.job)
+        if job is None or job.retired_at is not None:
             return NotWon.UNKNOWN
-        if scheduled_for is not None and row.horizon is not None and scheduled_for <= row.horizon:
+        if scheduled_for is not None and job.horizon is not None and scheduled_for <= job.horizon:
             return NotWon.PRUNED
-        if scheduled_for is not None and not self._is_kept_elsewhere(row, scheduled_for):
+        if scheduled_for is not None and not self._has_other_keeper(job, scheduled_for):
             return NotWon.LOST
-        row_of_key = row.keys.get(name)
-        if row_of_key is not None and scheduled_for is None and self._is_over(row_of_key, now):
-            self._space.delete_run(row_of_key)
-            row_of_key = None
-        if row_of_key is None:
-            if scheduled_for is not None and row.paused_at is not None:
+        occurrence = job.keys.get(key)
+        if occurrence is not None and scheduled_for is None and self._is_past_keep(occurrence, now):
+            self._space.delete_run(occurrence)
+            occurrence = None
+        if occurrence is None:
+            if scheduled_for is not None and job.paused_at is not None:
                 return NotWon.LOST
             origin = Origin.SCHEDULE if scheduled_for is not None else Origin.ENQUEUE
-            row_of_key = self._create_occurrence(row, name, origin, now, now, scheduled_for=scheduled_for)
-            if scheduled_for is not None and self._may_pass_to(row, scheduled_for):
-                row.watermark = scheduled_for
-        elif row_of_key.state is not State.PENDING:
+            occurrence = self._create_occurrence(job, key, origin, now, now, scheduled_for=scheduled_for)
+            if scheduled_for is not None and self._may_advance_watermark(job, scheduled_for):
+                job.watermark = scheduled_for
+        elif occurrence.state is not State.PENDING:
             return NotWon.LOST
-        if row_of_key.fingerprint is None or row_of_key.attempt == 0:
-            row_of_key.fingerprint = ask.fingerprint
-        claim = self._start_run(row_of_key, holder, now, at=now)
-        row_of_key.due_at = min(row_of_key.due_at, now)
-        return structs.replace(claim, due_at=row_of_key.due_at, fingerprint=row_of_key.fingerprint)
+        if occurrence.fingerprint is None or occurrence.attempt == 0:
+            occurrence.fingerprint = ask.fingerprint
+        claim = self._start_run(occurrence, holder, now, at=now)
+        occurrence.due_at = min(occurrence.due_at, now)
+        return structs.replace(claim, due_at=occurrence.due_at, fingerprint=occurrence.fingerprint)
 
     def _answer_ask(self, ask: Ask, holder: SessionRow, now: datetime) -> tuple[Claim | NotWon, ...]:
         job = self._space.jobs.get(ask.job)
@@ -296,7 +296,7 @@ class RoundVerbs(Handle):
     ) -> Claim | NotWon:
         if time - now > MOST_EARLY:
             return NotWon.EARLY
-        if (job.horizon is not None and time <= job.horizon) or not self._is_kept_elsewhere(job, time):
+        if (job.horizon is not None and time <= job.horizon) or not self._has_other_keeper(job, time):
             return NotWon.LOST
         key = scheduled_key(time)
         occurrence = job.keys.get(key)
@@ -311,7 +311,7 @@ class RoundVerbs(Handle):
         occurrence = self._create_occurrence(
             job, key, Origin.SCHEDULE, now, now, scheduled_for=time, expires_at=expires_at
         )
-        if self._may_pass_to(job, time):
+        if self._may_advance_watermark(job, time):
             job.watermark = time
         if refused is None:
             return self._start_run(occurrence, holder, now, at=now)
@@ -320,19 +320,25 @@ class RoundVerbs(Handle):
         return refused
 
     @staticmethod
-    def _is_over(row: OccurrenceRow, now: datetime) -> bool:
-        """Whether an occurrence ended longer ago than its job keeps it."""
+    def _is_past_keep(row: OccurrenceRow, now: datetime) -> bool:
+        """Whether an occurrence has ended, and its job's ``keep`` has passed since."""
         return row.finished_at is not None and row.finished_at < now - row.job.spec.policies.keep
 
     @staticmethod
-    def _is_kept_elsewhere(job: JobRow, time: datetime) -> bool:
-        """Whether another program named the job's times then: the era had no trigger (before the first: as in it)."""
+    def _has_other_keeper(job: JobRow, time: datetime) -> bool:
+        """Whether another program named the job's times at ``time``, because its era had no trigger.
+
+        A time before the first era counts as in that.
+        """
         earlier = [era for era in job.eras if era.since < time]
         return (earlier or job.eras[:1])[-1].trigger is None
 
     @staticmethod
-    def _may_pass_to(job: JobRow, time: datetime) -> bool:
-        """Whether the watermark may move to ``time``: another program names the times, and none before is undecided."""
+    def _may_advance_watermark(job: JobRow, time: datetime) -> bool:
+        """Whether the watermark may move to ``time``.
+
+        It may if another program names the times, and no earlier time is undecided.
+        """
         nothing_owed = job.next_due is None or job.next_due > time
         return job.spec.trigger is None and time > job.watermark and nothing_owed
 
@@ -341,38 +347,41 @@ class RoundVerbs(Handle):
     def _record_end(self, end: End) -> Settled:
         row = self._current_run(end.id, end.token, end.session)
         if row is None:
-            return self._answer_again(end)
-        now, then = self._now(), unless_cancelled(end.then, row.cancel)
+            return self._repeat_answer(end)
+        now, outcome = self._now(), unless_cancelled(end.then, row.cancel)
         self._space.start_reserved(row, now - end.elapsed)
-        error = error_of(then)
-        row.error, reason = None if error is None else clean_error(error), cleaned(then.reason)
-        if (recorded := recorded_as(then)) is None:
+        error = error_of(outcome)
+        row.error, reason = None if error is None else clean_error(error), cleaned(outcome.reason)
+        if (recorded := recorded_as(outcome)) is None:
             row.runs.pop()
         else:
             self._space.end_run(row, recorded, now, reason=reason, error=row.error)
-        if isinstance(then, Final):
-            row.result = then.result
-            self._space.close_run(row, then.state, now, reason=reason)
-            return Settled(end.id, end.token, accepted=True, state=then.state)
+        if isinstance(outcome, Final):
+            row.result = outcome.result
+            self._space.close_run(row, outcome.state, now, reason=reason)
+            return Settled(end.id, end.token, accepted=True, state=outcome.state)
         row.reason, row.fingerprint = reason, None
-        match then:
+        match outcome:
             case Again(failed=True):
                 row.failures += 1
-                self._space.put_back(row, after(now, then.after))
+                self._space.put_back(row, after(now, outcome.after))
             case Again():
-                row.attempt, row.expires_at, row.note = row.attempt - 1, None, then.note
-                if then.note is not None:
+                row.attempt, row.expires_at, row.note = row.attempt - 1, None, outcome.note
+                if outcome.note is not None:
                     row.failures = 0
-                self._space.put_back(row, after(now, then.after))
+                self._space.put_back(row, after(now, outcome.after))
             case Parked():
                 row.attempt, row.expires_at, row.failures, row.crashes = row.attempt - 1, None, 0, 0
                 row.note = None
-                row.listed = row.listed if then.listed is None else then.listed
-                self._space.park_run(row, then.on)
+                row.listed = row.listed if outcome.listed is None else outcome.listed
+                self._space.park_run(row, outcome.on)
         return Settled(end.id, end.token, accepted=True, state=State.PENDING)
 
-    def _answer_again(self, end: End) -> Settled:
-        """Answer for a run that is not current: with the first answer if this token ended it, else "not accepted"."""
+    def _repeat_answer(self, end: End) -> Settled:
+        """Answer for a run that is not current.
+
+        If this token ended it, repeat the first answer; else the end is not accepted.
+        """
         row = self._space.occurrences.get(end.id)
         if row is None:
             return Settled(end.id, end.token, accepted=False, state=None)
@@ -391,7 +400,7 @@ class RoundVerbs(Handle):
         self._cut_off(row, CUT_WORDS[cut], self._now(), crashed=cut == "crashed")
         return True
 
-    def _release_one(self, claim: Claim) -> bool:
+    def _release_unstarted(self, claim: Claim) -> bool:
         row = self._current_run(claim.id, claim.token, claim.session)
         if row is None:
             return False
@@ -405,7 +414,7 @@ class RoundVerbs(Handle):
             self._space.put_back(row, min(row.due_at, now + MOST_AHEAD))
         return True
 
-    def _note_one(self, note: Note) -> bool:
+    def _record_note(self, note: Note) -> bool:
         row = self._current_run(note.id, note.token, note.session)
         if row is None:
             return False

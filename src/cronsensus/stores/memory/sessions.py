@@ -29,7 +29,7 @@ class SessionVerbs(Handle):
         row = SessionRow(session, self._lease_end(lease), now, now, number=self._world.next_number("session"))
         self._space.sessions[session.id] = self._space.open[session.id] = row
         if session.is_node:
-            self._space.turning[session.id] = row
+            self._space.open_nodes[session.id] = row
             self._space.know_release(session.release, self._now())
         return now
 
@@ -80,17 +80,17 @@ class SessionVerbs(Handle):
             for occurrence in list(session.running)
         ]
         for place in list(session.locks):
-            self._is_free(self._space.locks[place])
+            self._free_lock(self._space.locks[place])
         session.ended_at, session.ended_as, session.ended_why = now, ended_as, why
         del self._space.open[session.spec.id]
-        self._space.turning.pop(session.spec.id, None)
+        self._space.open_nodes.pop(session.spec.id, None)
         return taken
 
     def _take_over(
         self, row: OccurrenceRow, session: SessionRow, why: str, now: datetime, *, crashed: bool
     ) -> Takeover:
-        told = self._cut_off(row, why, now, crashed=crashed and not row.reserved)
-        return Takeover(row.id, row.job.spec.name, row.key, row.token, session.spec.id, row.state, told)
+        recorded_reason = self._cut_off(row, why, now, crashed=crashed and not row.reserved)
+        return Takeover(row.id, row.job.spec.name, row.key, row.token, session.spec.id, row.state, recorded_reason)
 
     @writes
     def _drain(self, session: str, *, by: str, why: str) -> bool:
@@ -114,7 +114,7 @@ class SessionVerbs(Handle):
         place = next(number for number in range(limit) if number not in held)
         row = self._space.locks.get((name, place))
         if row is not None:
-            self._is_free(row)
+            self._free_lock(row)
         grant = LockGrant(name=name, holder=holder, token=self._world.next_token(), place=place, session=session)
         row = LockRow(name, place, holder, session, grant.token, self._now(), self._lease_end(ttl), limit)
         self._space.locks[name, place] = row
@@ -136,7 +136,7 @@ class SessionVerbs(Handle):
         row = self._lock_under(grant)
         if row is None:
             return False
-        self._is_free(row)
+        self._free_lock(row)
         self._space.wake_next(grant.name)
         return True
 
@@ -145,7 +145,7 @@ class SessionVerbs(Handle):
         """Free all places of a lock."""
         held = [row for row in self._space.locks.values() if row.name == name and self._is_held(row)]
         for row in held:
-            self._is_free(row)
+            self._free_lock(row)
             self._space.wake_next(name)
         if held:
             self._space.record_in_trail(self._now(), by, "break", name, why)
@@ -168,7 +168,7 @@ class SessionVerbs(Handle):
             row if row is not None and (row.token, row.holder, row.session) == granted and self._is_held(row) else None
         )
 
-    def _is_free(self, lock: LockRow) -> None:
+    def _free_lock(self, lock: LockRow) -> None:
         del self._space.locks[lock.name, lock.place]
         if lock.session is not None:
             self._space.sessions[lock.session].locks.discard((lock.name, lock.place))

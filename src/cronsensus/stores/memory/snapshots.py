@@ -73,7 +73,7 @@ def _copy_space(space: dict[str, Any]) -> dict[str, Any]:
         "items": {batch: _copy_sorted(items) for batch, items in space["items"].items()},
         "sessions": {name: sessions[id(row)] for name, row in space["sessions"].items()},
         "open": {name: sessions[id(row)] for name, row in space["open"].items()},
-        "turning": {name: sessions[id(row)] for name, row in space["turning"].items()},
+        "open_nodes": {name: sessions[id(row)] for name, row in space["open_nodes"].items()},
         "releases": dict(space["releases"]),
         "locks": {place: copy(row) for place, row in space["locks"].items()},
         "trail": list(space["trail"]),

@@ -257,7 +257,7 @@ class Space:
         self.sessions: dict[str, SessionRow] = {}
         self.open: dict[str, SessionRow] = {}
         """Sessions that have not been ended, alive or overdue."""
-        self.turning: dict[str, SessionRow] = {}
+        self.open_nodes: dict[str, SessionRow] = {}
         """The open sessions of nodes."""
         self.releases: dict[str, Release] = {}
         self.locks: dict[tuple[str, int], LockRow] = {}
@@ -480,7 +480,7 @@ class Space:
         if waiting:
             first = next(iter(waiting))
             self.leave_queue(first, name)
-            first.told.append(name)
+            first.notified.append(name)
             self.world.changed.notify_all()
 
     def leave_queue(self, waiter: Any, name: str) -> None:

@@ -8,7 +8,7 @@ import weakref
 from redis import exceptions
 
 from cronsensus.process.logger import Logger
-from cronsensus.process.this_process import start_anew
+from cronsensus.process.this_process import call_after_fork
 from cronsensus.stores import poller
 from cronsensus.stores.poller import Poller
 from cronsensus.stores.presence import detach_inherited
@@ -176,4 +176,4 @@ def _after_fork_in_child() -> None:
         subscription.after_fork_in_child()
 
 
-start_anew(_after_fork_in_child)
+call_after_fork(_after_fork_in_child)

@@ -91,7 +91,7 @@ def start_won(tx: Transaction, contest: Contest, session: str, node: str, lease:
             (most - place, max(now, win.due_at), win.due_at, win.fingerprint, win.job, win.key)
             for place, win in enumerate(won)
         ],
-        one_each=True, holder=session, machine=node,
+        one_each=True, session=session, node=node,
     )  # fmt: skip
     tx.commit()
     ids = {(win.job, win.key): win.row.id for win in won if win.row is not None}

@@ -95,17 +95,17 @@ class Selection:
         if row.serial:
             if row.busy or row.head != row.id:
                 self.blocked.setdefault(row.job_id, 0 if row.busy else row.head)
-            elif self._count_run(row.job_id):
+            elif self._has_room_for(row.job_id):
                 self.blocked[row.job_id] = 0
                 self.chosen.append(row)
-        elif self._count_run(row.job_id):
+        elif self._has_room_for(row.job_id):
             self.chosen.append(row)
 
     def _may_be_reserved(self, row: AnyRow) -> bool:
         policies, serial = self.specs[row.job_id].policies, bool(row.serial)
         return may_be_reserved(policies, attempt=row.attempt, failures=row.failures, serial=serial)
 
-    def _count_run(self, job: int) -> bool:
+    def _has_room_for(self, job: int) -> bool:
         left = self.runs_left.get(job)
         if left is None:
             return True

@@ -178,7 +178,7 @@ def start_runs(tx: Transaction, selection: Selection, session: str, node: str, l
         (most - place, max(now, row.due_at), 1 if place >= selection.limit else None, row.id)
         for place, row in enumerate(selection.chosen)
     ]
-    tx.send_rows("start_runs", rows, one_each=True, holder=session, machine=node)
+    tx.send_rows("start_runs", rows, one_each=True, session=session, node=node)
     return Taken(selection, last, session, tx.now, tx.came_at)
 
 

@@ -132,13 +132,13 @@ class Contest:
         name, at = (row.id, wanted.key), None if wanted.scheduled_for is None else to_micros(wanted.scheduled_for)
         if wanted.scheduled_for is not None and is_pruned(row.horizon, wanted.scheduled_for):
             return NotWon.PRUNED
-        if at is not None and not self._is_kept_elsewhere(row.id, at):
+        if at is not None and not self._has_other_keeper(row.id, at):
             return NotWon.LOST
         spec = self._read_spec(row)
         if spec is None:
             return NotWon.LOST
         found, fingerprint = self._found.get(name), ask.fingerprint
-        if found is not None and at is None and not isinstance(found, NotWon) and _is_over(found, spec, tx.now):
+        if found is not None and at is None and not isinstance(found, NotWon) and _is_past_keep(found, spec, tx.now):
             self.over.append(found.id)
             found = None
         if found is None:
@@ -162,7 +162,7 @@ class Contest:
         if time - from_micros(self._tx.now) > MOST_EARLY:
             return NotWon.EARLY
         at, name = to_micros(time), (row.id, scheduled_key(time))
-        if is_pruned(row.horizon, time) or not self._is_kept_elsewhere(row.id, at):
+        if is_pruned(row.horizon, time) or not self._has_other_keeper(row.id, at):
             return NotWon.LOST
         found = self._found.get(name)
         if found is not None:
@@ -213,8 +213,11 @@ class Contest:
         """Whether a single occurrence is asked for by name: then its caller gets the error."""
         return len(self._asks) == 1 and isinstance(self._asks[0], AskNamed)
 
-    def _is_kept_elsewhere(self, job: int, at: int) -> bool:
-        """Whether another program named the job's times then: the era had no trigger (before the first: as in it)."""
+    def _has_other_keeper(self, job: int, at: int) -> bool:
+        """Whether another program named the job's times at ``at``, because its era had no trigger.
+
+        A time before the first era counts as in that.
+        """
         eras = self._eras.get(job, [])
         earlier = [era for era in eras if era.since < at]
         return bool(eras) and not (earlier or eras[:1])[-1].ruled
@@ -270,8 +273,8 @@ def is_pruned(horizon: int | None, scheduled_for: datetime) -> bool:
     return horizon is not None and to_micros(scheduled_for) <= horizon
 
 
-def _is_over(row: AnyRow, spec: JobSpec, now: int) -> bool:
-    """Whether an occurrence ended longer ago than its job keeps it."""
+def _is_past_keep(row: AnyRow, spec: JobSpec, now: int) -> bool:
+    """Whether an occurrence has ended, and its job's ``keep`` has passed since."""
     return row.finished_at is not None and row.finished_at < now - spec.policies.keep // _MICROSECOND
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from cronsensus.errors import StoreUnavailable
 from cronsensus.process.interrupts import Condition
-from cronsensus.process.this_process import start_anew
+from cronsensus.process.this_process import call_after_fork
 from cronsensus.stores.sql.connection import Connection
 
 MOST_IDLE_CONNECTIONS = 4
@@ -171,4 +171,4 @@ def _in_child() -> None:
     _forking = threading.Lock()
 
 
-start_anew(_in_child, before=_before_fork, in_parent=_in_parent)
+call_after_fork(_in_child, before=_before_fork, in_parent=_in_parent)

@@ -76,7 +76,7 @@ def _fire_some(
     held = {
         job: rows[job]
         for job, plan in plans.items()
-        if job in rows and _still_holds(plan, rows[job], active[job], until)
+        if job in rows and _is_plan_current(plan, rows[job], active[job], until)
     }
     specs = specs_of(tx, held)
     moved: list[tuple[Any, ...]] = []
@@ -111,7 +111,7 @@ def _fire_some(
     return set(held)
 
 
-def _still_holds(plan: Plan, row: AnyRow, active: int, until: int) -> bool:
+def _is_plan_current(plan: Plan, row: AnyRow, active: int, until: int) -> bool:
     """Whether all that the plan rests on is as it was when the plan was made, and whether its time has come."""
     seen = (to_micros(plan.watermark_seen), plan.revision, plan.active_seen)
     return (

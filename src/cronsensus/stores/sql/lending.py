@@ -1,15 +1,15 @@
-"""Lend a connection to a job's own code, for one transaction that ends with the run.
+"""Lends a connection to a job's code, for one transaction that commits with the result of the run.
 
 ::
 
     BEGIN ─▶ is the run current? ─▶ SAVEPOINT ─▶ the job's statements ─▶ RELEASE ─▶ still current? result ─▶ COMMIT
 
-The savepoint is a mark: where the job's code ended the transaction itself (COMMIT as text, or a statement before which
-MySQL commits by itself) there is nothing to release any more, and the run fails loudly instead of going on half
+The savepoint shows whether the transaction is still the same. If the job's code has ended it (by COMMIT as text, or by
+a statement before which MySQL commits), the RELEASE fails. Then the run fails, too: a part of its effects may be
 committed.
 
-What the code sets on its connection (time zone, search path, temporary tables) stays with it. So these connections are
-never those that the verbs use.
+What the code sets on its connection (time zone, search path, temporary tables) stays set. So the store's own verbs
+never use these connections.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LentConnection(Connection):
     """A connection that the code of jobs uses through SQLAlchemy.
 
     Attributes:
-        view: the connection as that code sees it.
+        view: SQLAlchemy's connection, for that code.
     """
 
     def __init__(self, view: alchemy.Connection) -> None:
@@ -47,20 +47,20 @@ class LentConnection(Connection):
         self.view = view
 
     def close(self) -> None:
-        """Let SQLAlchemy close it."""
+        """Close it through SQLAlchemy, and the driver's connection with it."""
         if not self.view.closed:
             self.view.invalidate()
         self.view.close()
 
 
 class Lending:
-    """The connections that are lent, and the transactions on them.
+    """Lends connections, and begins and ends the transactions on them.
 
     Args:
-        connections: of their own.
-        transaction_on: begins to work with a connection, in the transaction that is open on it.
-        explained: turns the driver's errors into ours; around our own statements only, as the job's errors are its
-            own.
+        connections: a pool for lent connections only.
+        transaction_on: returns a ``Transaction`` for the store's statements in what is open on a connection.
+        explained: turns the driver's errors into the store's. It is around the store's statements only: errors of the
+            job's statements are left as they are.
     """
 
     def __init__(
@@ -78,17 +78,18 @@ class Lending:
     @contextmanager
     def lend_transaction(self, claim: Claim) -> Iterator[RunTransaction]:
         """Open a transaction for a run; it commits if it was completed and the block raised nothing."""
-        with ExitStack() as ending:
+        with ExitStack() as cleanup:
             with self._explained():
-                connection, transaction = self._begin_transaction(ending)
+                connection, transaction = self._begin_transaction(cleanup)
                 completing.require_current(self._transaction_on(connection), claim)
                 connection.view.exec_driver_sql(f"SAVEPOINT {MARK}")
-            lent = _Lent(connection, claim, self._transaction_on, self._explained)
-            with _kept_open(connection.view):
+            lent = _LentTransaction(connection, claim, self._transaction_on, self._explained)
+            with _commits_refused(connection.view):
                 try:
                     yield lent
                 except BaseException:
-                    # Now: it is closed in any case before the error goes on. One that the job closed was not lost.
+                    # Checked here, because the connection is closed before the error leaves this method. A connection
+                    # that the job's code has closed counts as not lost.
                     lent.lost = not connection.view.closed and self._dialect.is_gone(connection)
                     raise
             with self._explained():
@@ -97,19 +98,19 @@ class Lending:
                 else:
                     transaction.rollback()
 
-    def _begin_transaction(self, ending: ExitStack) -> tuple[LentConnection, RootTransaction]:
-        """Begin on a connection; if it was cut off while it lay idle, on a new one, as nothing is lost by that."""
+    def _begin_transaction(self, cleanup: ExitStack) -> tuple[LentConnection, RootTransaction]:
+        """Begin a transaction; if its connection was cut off while idle, on a new one: nothing was done on it yet."""
         while True:
             was_good = False
             try:
-                with ExitStack() as trial:
-                    trial.callback(self._dialect.end_write)
-                    connection = trial.enter_context(self._lent_connection())
+                with ExitStack() as attempt:
+                    attempt.callback(self._dialect.end_write)
+                    connection = attempt.enter_context(self._lent_connection())
                     was_good = connection.was_good
-                    transaction = trial.enter_context(connection.view.begin())
+                    transaction = attempt.enter_context(connection.view.begin())
                     self._dialect.begin_lent(connection)
                     connection.was_good = True
-                    ending.push(trial.pop_all())
+                    cleanup.push(attempt.pop_all())
                     return connection, transaction
             except Exception as error:
                 if not was_good or not self._dialect.is_cut(cause_of(error)):
@@ -128,7 +129,7 @@ class Lending:
             self._connections.release_connection(connection)
 
 
-class _Lent(RunTransaction):
+class _LentTransaction(RunTransaction):
     def __init__(
         self,
         connection: LentConnection,
@@ -138,7 +139,7 @@ class _Lent(RunTransaction):
     ) -> None:
         self.connection: alchemy.Connection = connection.view
         self.completed = False
-        self._ours = connection
+        self._connection = connection
         self._claim = claim
         self._transaction_on = transaction_on
         self._explained = explained
@@ -157,16 +158,16 @@ class _Lent(RunTransaction):
                 f"ending to run.transaction(), and let errors leave the block ({error})"
             ) from error
         with self._explained():
-            tx = self._transaction_on(self._ours)
-            # A server's clock was read at the beginning, and the job's code has taken its time since.
+            tx = self._transaction_on(self._connection)
+            # The server's clock was read before the job's code, which may have run for long.
             tx.catch_up()
             completing.complete_run(tx, self._claim, result, notes)
         self.completed = True
 
 
 @contextmanager
-def _kept_open(connection: alchemy.Connection) -> Iterator[None]:
-    """Let no code commit through ``connection`` meanwhile: half of the effects would be there without the result."""
+def _commits_refused(connection: alchemy.Connection) -> Iterator[None]:
+    """Refuse a commit through ``connection`` in the block: effects would be committed without the result."""
 
     def refuse(_: alchemy.Connection) -> None:
         raise UnsupportedTransaction(

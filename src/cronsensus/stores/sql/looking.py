@@ -57,7 +57,7 @@ def read_view(tx: Transaction, limit: int, partition: Partition | None, ahead: t
         next_pending=_some_instant(seen.next_pending),
         holders=tuple(session_views(tx, (row for row in rows if row.turns == 0))),
         sessions=tuple(
-            sorted(row.id for row in rows if row.turns == 1 and _takes_turns(tx, row))[:MOST_SESSIONS_SHOWN]
+            sorted(row.id for row in rows if row.turns == 1 and _is_live_node(tx, row))[:MOST_SESSIONS_SHOWN]
         ),
         age=tx.dialect.monotonic() - tx.came_at,
         parked=seen.parked is not None,
@@ -112,7 +112,7 @@ def is_alive(tx: Transaction, row: AnyRow) -> bool:
     return row.ended_at is None and row.epoch == tx.epoch and row.lease_until > tx.lease_now
 
 
-def _takes_turns(tx: Transaction, row: AnyRow) -> bool:
+def _is_live_node(tx: Transaction, row: AnyRow) -> bool:
     """Whether the session of ``row`` is alive, and a node."""
     try:
         return bool(row.concurrency > 0 and is_alive(tx, row) and row.id.encode())

@@ -205,10 +205,10 @@ def cancel_occurrence(tx: Transaction, occurrence: int, *, by: str, why: str) ->
         raise InvalidTransition(f"occurrence {occurrence} is {state} and cannot be cancelled")
     reason = f"{Reason.OPERATOR}: {clean(why)}" if why else Reason.OPERATOR
     if state is State.PENDING:
-        tx.send("cancel_occurrence", occurrence=occurrence, because=reason, now=tx.now, expect=1)
+        tx.send("cancel_occurrence", occurrence=occurrence, reason=reason, now=tx.now, expect=1)
         state = State.CANCELLED
     elif row.cancel_reason is None:
-        tx.send("ask_to_stop", occurrence=occurrence, because=reason, expect=1)
+        tx.send("ask_to_stop", occurrence=occurrence, reason=reason, expect=1)
     record(tx, by, "cancel", row.job, why, occurrence=occurrence)
     return state
 

@@ -15,7 +15,7 @@ def pause_job(tx: Transaction, job: str, *, by: str, why: str) -> bool:
         return False
     # What was decided while the row was waited for was decided before the pause, and is to be read so for ever.
     tx.catch_up()
-    tx.send("pause_job", job=row.id, now=tx.now, who=clean(by), because=clean(why), expect=1)
+    tx.send("pause_job", job=row.id, now=tx.now, by=clean(by), why=clean(why), expect=1)
     tx.send("begin_pause", job=row.id, now=tx.now)
     record(tx, by, "pause", job, why)
     return True

@@ -8,22 +8,26 @@ with ``{part: turn}``. ``-- name: x [mysql]`` and ``-- part: x [mysql]`` replace
 ====================== =================================================================================================
 ``:name``              a value; ``IN :name`` takes a list of any length
 ``{values: …}``        what an INSERT takes from the rows
-``{absent: columns}``  at the end of an INSERT: what stands under these columns already is left alone
+``{absent: columns}``  at the end of an INSERT: a row that exists with these columns stays as it is
 ``{rows_first}`` …     where an UPDATE joins the rows: before the table (MySQL), or after SET (``{rows_last}``)
 ``{for_update}`` …     a row lock; nothing where there is one writer. ``{for_no_key_update}`` lets references in
 ``{skip_locked}``      passing over locked rows
-``{by_id}``            along the primary key, where the planner might choose to lock each row that it passes
-``{by_name}``          the same of jobs, along the names
-``{index: name}``      along an index of occurrences, where others begin alike
-``{along: table_name}`` along an index of another table
-``{listed}``           along the index that lists the condition before it (``schema``)
+``{by_id}``            by the primary key; by another index MySQL would lock each row that it passes
+``{by_name}``          the same for jobs, by their names
+``{index: name}``      by this index of occurrences; others begin with the same columns
+``{along: table_name}`` by an index of another table
+``{listed}``           by the partial index of the condition before it (``_LISTED`` in ``schema``)
 ``{job: page.job_id}`` the job of that id as ``j``, looked up for each row, whatever the planner knows
 ``{last_token}``       the last token that this transaction took
 ``{sequence}``         where PostgreSQL takes tokens from
 ``{also key: …}``      only for callers that also ask for ``key``; ``{or key: …}`` the same, with OR between several
 ====================== =================================================================================================
 
-A column whose name is a word of SQL stands in double quotes.
+A column whose name is a word of SQL stands in double quotes. ``'running' = coalesce(o.state, '')`` is ``o.state =
+'running'`` in a form for which no planner uses an index of states: the row is found by its key.
+
+MySQL updates the rows and the table together, so a row's value may not have the name of a column that is set:
+``reason = given.new_reason``.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ def reclaim_session(
     if not at_hand.rows[0].overdue and not presumed:
         return []
     why = "lease ran out" if at_hand.rows[0].overdue else "process gone"
-    tx.send("end_session", **mine, now=tx.now, as_what="dead", why=why, expect=1)
+    tx.send("end_session", **mine, now=tx.now, ended_as="dead", why=why, expect=1)
     return _take_over(tx, session, locked.rows, why, crashed=True, careful=careful)
 
 
@@ -190,7 +190,7 @@ def close_session(tx: Transaction, session: str, *, careful: bool = False) -> li
     """End a session in order. Safe: only the UPDATE that found it open goes on."""
     why = "closed in order"
     mine: dict[str, Any] = {"session": session, "space": tx.namespace}
-    ended = tx.send("end_session", **mine, now=tx.now, as_what="closed", why=why)
+    ended = tx.send("end_session", **mine, now=tx.now, ended_as="closed", why=why)
     held = tx.send("lock_held", **mine)
     if ended.count != 1:
         return []

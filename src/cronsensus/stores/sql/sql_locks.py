@@ -64,14 +64,14 @@ def take_lock(tx: Transaction, wanted: Wanted) -> LockGrant | None:
     held = {place: row.most for place, row in rows.items() if not _is_overdue(tx, wanted.name, row)}
     if len(held) >= _room_of(wanted, held.values()):
         if 0 not in held and rows[0].token == 0:
-            tx.send("leave_place", **named, at=0)
+            tx.send("leave_place", **named, place=0)
         return None
     place = next(place for place in range(wanted.limit) if place not in held)
     if place not in rows:
         _insert_place(tx, wanted, place)
     last = tx.take_tokens(1)
     tx.send(
-        "grant_place", **named, at=place, before=rows[place].token if place in rows else 0, holder=wanted.holder,
+        "grant_place", **named, place=place, seen_token=rows[place].token if place in rows else 0, holder=wanted.holder,
         session=wanted.session, now=tx.now, until=_end_of_lock(tx, wanted.ttl), most=wanted.limit, boot=tx.epoch,
         expect=1,
     )  # fmt: skip
@@ -134,7 +134,7 @@ def break_lock(tx: Transaction, name: str, *, by: str, why: str) -> list[LockGra
         if row.held
     ]
     for grant in held:
-        tx.send("leave_place", space=tx.namespace, lock=name, at=grant.place)
+        tx.send("leave_place", space=tx.namespace, lock=name, place=grant.place)
     if held:
         record(tx, by, "break", name, why)
     return held
@@ -144,10 +144,10 @@ def _values_of_grant(tx: Transaction, grant: LockGrant) -> dict[str, Any]:
     return {
         "space": tx.namespace,
         "lock": grant.name,
-        "at": grant.place,
-        "held": grant.token,
-        "by": grant.holder,
-        "of_session": grant.session or "",
+        "place": grant.place,
+        "token": grant.token,
+        "holder": grant.holder,
+        "session": grant.session or "",
         "boot": tx.epoch,
         "moment": tx.moment,
     }

@@ -66,7 +66,7 @@ def take_step(tx: Transaction, session: str, step: Step) -> Taken:
     found = of_runs.read_rows()
     noted = finishing.keep_notes(tx, step.notes, found, of_runs.last_lines())
     ends = finishing.Ends(tx, step.ends, found)
-    became = _take_back(tx, step.give_back, {one: row for one, row in found.items() if one not in ends.became})
+    became = _release_claims(tx, step.give_back, {one: row for one, row in found.items() if one not in ends.became})
     ended = [number for number, (_, state) in ends.became.items() if state is not State.PENDING]
     ended += [
         one.claim.id for one, state in zip(step.give_back, became, strict=True) if state not in {None, State.PENDING}
@@ -85,7 +85,7 @@ def take_step(tx: Transaction, session: str, step: Step) -> Taken:
     return Taken(noted, ends, [state is not None for state in became], carried_out, taken)
 
 
-def _take_back(tx: Transaction, back: Sequence[GiveBack], found: Mapping[int, AnyRow]) -> list[State | None]:
+def _release_claims(tx: Transaction, back: Sequence[GiveBack], found: Mapping[int, AnyRow]) -> list[State | None]:
     """Release claims, and return the new state of each; ``None``: it is not current.
 
     ``found``: the occurrences, locked.

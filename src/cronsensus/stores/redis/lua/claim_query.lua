@@ -30,7 +30,7 @@ local function choose(session, limit, left_out, til, reserve, oldest)
     return found
   end
 
-  -- The occurrence whose turn it is, of those subject to overlap, if none of them runs.
+  -- Of the occurrences subject to overlap: the one whose turn it is, if none of them runs.
   local function turn_of(job)
     local busy = of_job(job, 'busy')
     for _, id in ipairs(call('SMEMBERS', busy)) do
@@ -122,7 +122,7 @@ local function choose(session, limit, left_out, til, reserve, oldest)
       sources[place] = heads_of(level)
     end
 
-    -- Where the next head is.
+    -- The place of the next head.
     local function first_source()
       local first = sources[1]
       for place = 2, #sources do

@@ -1,7 +1,7 @@
--- The end of a session: its runs go on elsewhere, its locks are free.
+-- The end of a session: its runs are cut off, to be claimed again, and its locks are freed.
 -- needs: occurrences locks
 
--- With on_crash="fail" a run that was cut off may have begun its work, and that is not done twice.
+-- With on_crash="fail" a run that was cut off is not run again: it may have done a part of its work.
 local function take_over(id, session, why, crashed, row)
   local job = read(job_key(row.job), 'name', 'on_crash', 'max_crashes')
   local crashes = (row.crashes or 0) + (crashed and 1 or 0)
@@ -23,7 +23,7 @@ local function end_session(session, ended_as, why, crashed)
   for _, id in ipairs(call('ZRANGE', holds_key(session), 0, -1)) do
     local row = occurrence(id)
     if row.state == 'running' and row.session == session then
-      -- What was reserved may never have begun: that is no crash of its own. It is not reserved again.
+      -- A reserved run may not have started, so this counts as no crash. It is not reserved again.
       taken[#taken + 1] = try(take_over, id, session, why, crashed and not row.reserved, row)
     else
       gather('ZREM', holds_key(session), id)
@@ -33,7 +33,7 @@ local function end_session(session, ended_as, why, crashed)
     local name, place = name_and_place(text)
     free_lock(name, place, session)
   end
-  -- Also where a row says that another session holds the run.
+  -- Even if the row says that another session holds the run.
   call('DEL', holds_key(session))
   call('ZREM', SPACE .. 'holding', session)
   call('ZREM', OPEN, session)

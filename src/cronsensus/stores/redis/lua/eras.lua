@@ -1,6 +1,7 @@
--- Who kept the time of a job, and when.
+-- The eras of a job: in which of them did its trigger name the times, and in which another program?
 
--- Whether another program keeps the job's time then: it had no trigger; before it was defined, as at first.
+-- Whether another program named the job's times then, because its era had no trigger. A time before the first era counts
+-- as in that.
 local function kept_elsewhere(job, time)
   local eras = call('LRANGE', of_job(job, 'eras'), 0, -1)
   for index = #eras, 1, -1 do

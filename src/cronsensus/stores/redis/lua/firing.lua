@@ -1,6 +1,6 @@
 -- Carry plans out. A plan is {job, name, revision, watermark seen, active seen, watermark, next due, not before,
 -- cancel previous, {{nominal, key, due, expires, parked}, …}, {{last, text of the range without its id}, …}, definition,
--- function of the job if the session has told it}.
+-- function of the job if the session declared it}.
 -- needs: occurrences jobs
 
 -- Whether everything that the plan rests on is as it was when the plan was made, and its time comes by `til`. Two nodes that

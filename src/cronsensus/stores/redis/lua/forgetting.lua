@@ -1,4 +1,4 @@
--- How a final occurrence goes: its row, its runs, its log, and every index that leads to it.
+-- Delete a final occurrence: its row, its runs, its log, and its entries in every index.
 
 local FOUND_BY_STATE = { failed = true, cancelled = true, skipped = true, missed = true }
 

@@ -1,7 +1,7 @@
--- Which functions a session can run is told once, not with each claim: there may be ten thousand.
+-- The functions that a session can run are sent once, not with each claim: there may be ten thousand.
 -- needs: sessions
 
--- Remember them under their digest; false if the session's are others and none were told.
+-- Store them under their digest; false if the session's are others and none were sent.
 local function knows(session, digest, names)
   local key = SPACE .. 'functions:' .. session
   if holder_of(session).functions == digest then

@@ -3,7 +3,7 @@
 
 local MOST_ENTRIES = 500
 
--- Delete a retired job without any other rows; return whether.
+-- Delete a retired job if it has no other rows; return whether it was deleted.
 local function forget_job(job)
   local key = job_key(job)
   local row = read(key, 'name', 'retired_at', 'waiting_until')

@@ -1,6 +1,6 @@
--- What happens to a job beside its occurrences: its due time, its verdict ranges, whether it lives.
+-- The row of a job: its due time, its verdict ranges, whether it is retired.
 
--- Return a job's number; or nothing, and the refusal for one that is not there or retired.
+-- Return a job's number; or nothing, and the refusal, if the job does not exist or is retired.
 local function living(name)
   local job = call('HGET', SPACE .. 'names', name)
   if not job then
@@ -12,7 +12,7 @@ local function living(name)
   return job
 end
 
--- As `living`, of a job of which anybody may make a run: none that only runs in other programs.
+-- As `living`, but refuse also a job that only runs in other programs.
 local function living_here(name)
   local job, refusal = living(name)
   if job and call('HEXISTS', job_key(job), 'elsewhere') == 1 then
@@ -51,12 +51,13 @@ local function add_range(job, last, text, keep)
   call('ZADD', SPACE .. 'prunable', 'LT', whole(math.min(tonumber(last) + keep, LAST)), job)
 end
 
--- A definition, and when it began. A store that forgot gives a revision's number again, and not this.
+-- The text that identifies a definition and its beginning. A store that lost data may give a revision's number again,
+-- but not this text.
 local function definition_of(row)
   return row.digest .. ':' .. row.revision .. ':' .. row.last_since
 end
 
--- What planning needs to know of a job.
+-- The values of a job that planning needs.
 local function state_row(job)
   local row = read(
     job_key(job),

@@ -1,4 +1,4 @@
--- How an occurrence changes: its row, and every index that leads to it.
+-- The changes of an occurrence: of its row, and of its entries in every index.
 -- needs: indexes sessions
 
 local NUMBER = '%014.0f' -- of an occurrence
@@ -195,7 +195,7 @@ local function create(job, row)
   return id
 end
 
--- Keep the record of an attempt that did not end its occurrence; the last attempt is in the row.
+-- Record an attempt that did not end its occurrence; the last attempt is in the row.
 local function record_run(id, row, finish, reason, problem)
   local null = cjson.null
   call('RPUSH', SPACE .. 'attempts:' .. id, cjson.encode({
@@ -203,8 +203,8 @@ local function record_run(id, row, finish, reason, problem)
   }))
 end
 
--- When an unfinished occurrence is due again: as before, which is later than now if it was claimed ahead of its time, but
--- within a second, also where the clock was set back.
+-- When an unfinished occurrence is due again: when it was due before. That is later than now if it was claimed ahead of
+-- its time; but never more than a second later, even if the clock was set back.
 local function due_again(row)
   local latest = now + 1000000
   return tonumber(row.due) < latest and row.due or whole(latest)
@@ -245,7 +245,7 @@ local function close(id, row, state, changes)
 end
 
 -- Make a parked occurrence due at a time; a batch is then claimed first. `changes` are further fields and
--- values, in turns.
+-- values, alternately.
 local function wake(id, row, due, changes)
   row.due = due
   if row.parked then

@@ -20,7 +20,7 @@ local function oldest_history(job, keep, pruned)
   if not over then
     return nil
   end
-  -- What a prune has left owes something still; it is not looked at with every call.
+  -- Rows that a prune has left are still needed; they are not read with every call.
   local due = over + math.max(keep, HISTORY_KEPT)
   return pruned and due < now and now + 3600000000 or due
 end

@@ -3,12 +3,13 @@
 
 local RELEASES = SPACE .. 'releases'
 
--- A field as Python may hand it back to be compared: what is no plain text does not come back as it was, and is `true`.
+-- A field in the form in which Python can send it back to be compared. A value that is no plain text would change on the
+-- way, so it is `true`.
 local function plain(value)
   return value and (string.match(value, '[^ -~]') and true or value)
 end
 
--- What stands there is a time, and more than that of every other, also where the clock was set back.
+-- The value is a time, and later than that of every other release, even if the clock was set back.
 local function know_release(release)
   if call('HEXISTS', RELEASES, release) == 1 then
     return

@@ -26,7 +26,7 @@ local ANSWERS = {
   snoozed = 'pending',
 }
 
--- Answer for a run that is not current: with the first answer if this token ended it, else "not accepted".
+-- Answer for a run that is not current: if this token ended it, repeat the first answer; else the end is not accepted.
 local function answer_again(id, row, token, session, unrecorded)
   if unrecorded and row.token == token and row.state == 'pending' then
     return { true, 'pending' }

@@ -1,4 +1,4 @@
--- The end of a job: what waits is cancelled, undecided times are one verdict, its era has no trigger.
+-- Retire a job: its pending occurrences are cancelled, its undecided times get one verdict, its new era has no trigger.
 -- needs: occurrences jobs pruning
 
 local WAITING = SPACE .. 'waiting' -- retired jobs of which something is kept, by the time until which it is
@@ -16,7 +16,8 @@ local function cancel_waiting(job)
 end
 
 -- `one` is {job, revision seen, watermark seen, name, new fields, era, last undecided time, text of their range, until
--- when what waits is kept}; already retired jobs have no fields: of them only what waits is cancelled.
+-- when pending occurrences are kept}. Jobs that are retired already have no fields: only their pending occurrences are
+-- cancelled.
 local function retire(at, one)
   local job, _, _, name, fields, era, last, text, waiting_until = unpack(one, 1, 9)
   if waiting_until then

@@ -1,4 +1,4 @@
--- How much of a job may run.
+-- How many runs of a job its concurrency still allows.
 -- needs: occurrences
 
 local holders = {} -- session → whether it is alive

@@ -1,4 +1,4 @@
--- Is a session alive, and until when?
+-- Sessions: whether they are alive, and their leases.
 
 local OPEN, GUESTS, TURNING = SPACE .. 'open', SPACE .. 'guests', SPACE .. 'turning'
 
@@ -38,9 +38,9 @@ local function without_guests(sessions)
   return found, guests
 end
 
--- The live sessions that take turns, and where they are few the live guests. Each node asks each second, so there two
--- commands are enough, and one where the caller knows the guests: false, and they are among the others.
--- Where they are many, guests are not read, however many.
+-- The live nodes, and the live guests (sessions that are no nodes) if there are few sessions. Each node calls this every
+-- second, so two commands must be enough, and one if the caller knows the guests: then the second answer is false, and
+-- guests are among the first. If there are many sessions, guests are not read.
 local function turning(knows_guests)
   local few = call('ZRANGEBYSCORE', OPEN, '(' .. NOW, '+inf', 'LIMIT', 0, FEW)
   if #few < FEW and knows_guests then
@@ -66,7 +66,7 @@ local function have_identity()
   end
 end
 
--- Also to an earlier moment. Further fields and values are written with it.
+-- Set the lease, also to an earlier moment. Further fields and values are written with it.
 local function set_lease(session, lease, ...)
   call('ZADD', OPEN, later(lease), session)
   call('HSET', session_key(session), 'renewed', NOW, ...)

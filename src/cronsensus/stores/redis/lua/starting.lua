@@ -91,9 +91,9 @@ local function goes_before(one, other)
   return due < other_due or (due == other_due and one.claim[1] < other.claim[1])
 end
 
--- Carry out plans with one occurrence each, all of which may start at once, and start these without indexing them as
--- pending. Returns which plans were carried out, the claims, and their definitions; nil if something is not as usual, and
--- then nothing was done.
+-- Carry out plans with one occurrence each, and start these without indexing them as pending; for the usual case, in which
+-- all may start at once. Returns which plans were carried out, the claims, and their definitions; nil in any other case,
+-- and then nothing was written.
 local function fire_and_start(plans, session, lease, til)
   local last = tonumber(last_occurrence or 0)
   if not last or whole(last) ~= (last_occurrence or '0')

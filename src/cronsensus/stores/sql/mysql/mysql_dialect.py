@@ -187,7 +187,7 @@ class MysqlDialect(Dialect):
             if asks is not None:
                 now, asks = answers[asks][0][0], None
         if commit:
-            driver.has_committed()
+            driver.note_commit()
         if not begin:
             return None
         return self.read_clocks(connection) if self._clock is not None else Reading(now, now, _SERVER, asked_at)

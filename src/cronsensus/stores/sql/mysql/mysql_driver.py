@@ -127,7 +127,7 @@ class BoundedConnection(pymysql.connections.Connection):
             return [word]
         return [word, f"SET SESSION wait_timeout = {self.limits[1]}"]
 
-    def has_committed(self) -> None:
+    def note_commit(self) -> None:
         """Note that the COMMIT was sent with other statements, so the next ``commit`` does nothing."""
         self._holds_rows, self._committed = False, True
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pymysql.err import MySQLError
 
 from cronsensus.errors import CronsensusError
-from cronsensus.process.this_process import start_anew
+from cronsensus.process.this_process import call_after_fork
 from cronsensus.stores.poller import Poller
 from cronsensus.stores.presence import detach_inherited
 from cronsensus.stores.sql.mysql.literals import literal_of
@@ -72,7 +72,7 @@ def list_present(tx: Transaction, driver: BoundedConnection, place: Place, sessi
     """Return those of ``sessions`` of which a lock is held; ``None``: something stands between, or it is a replica."""
     asked = [(number, *names_of(place, session)) for number, session in enumerate(sessions)]
     rows = [row for sent in tx.send_rows("held_signs", asked) for row in sent.rows]
-    if any(row.copies or not _is_thread(driver, row.thread) for row in rows):
+    if any(row.is_replica or not _is_thread(driver, row.thread) for row in rows):
         return None
     return {sessions[row.place] for row in rows if row.holder is not None}
 
@@ -181,4 +181,4 @@ def _after_fork_in_child() -> None:
         sign.after_fork_in_child()
 
 
-start_anew(_after_fork_in_child)
+call_after_fork(_after_fork_in_child)

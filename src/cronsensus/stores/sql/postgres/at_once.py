@@ -89,8 +89,8 @@ def only_end(step: Step) -> tuple[End, Final] | None:
 def close_one(tx: Transaction, end: End, then: Final) -> Done | None:
     """Close an occurrence; ``None``: it is not running under the token."""
     closed = tx.send(
-        "close_one", space=tx.namespace, now=tx.moment, run=end.id, held=end.token, whose=end.session,
-        became=then.state.value, because=cleaned(then.reason), gave=then.result, wrong=write_error(then.error),
+        "close_one", space=tx.namespace, now=tx.moment, occurrence=end.id, token=end.token, session=end.session,
+        state=then.state.value, reason=cleaned(then.reason), result=then.result, error=write_error(then.error),
         ran=end.elapsed // _MICROSECOND,
     )  # fmt: skip
     if closed.count != 1:

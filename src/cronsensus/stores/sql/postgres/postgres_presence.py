@@ -40,7 +40,7 @@ def show_sign(
 
 
 def list_present(tx: Transaction, place: tuple[str, str], sessions: Sequence[str]) -> set[str] | None:
-    """Return those of ``sessions`` whose lock is held, or waited for; ``None``: this server copies another one."""
+    """Return those of ``sessions`` whose lock is held, or waited for; ``None``: this server is a replica."""
     keys = {key_of(*place, session): session for session in sessions}
     rows = tx.send("held_signs", signs=list(keys)).rows
-    return None if rows[0].copies else {keys[row.sign] for row in rows if row.sign is not None}
+    return None if rows[0].is_replica else {keys[row.sign] for row in rows if row.sign is not None}

@@ -114,10 +114,10 @@ class PostgresStore(PresenceStore):
                 if found is not None and not at_once.was_closed(driver_of(tx.connection)):
                     return at_once.fire_one(tx, session, *found)
         if (wanted := at_once.only_want(self._definitions, step)) is not None:
-            return self._take_due(session, *wanted)
+            return self._claim_due(session, *wanted)
         return None
 
-    def _take_due(self, session: str, want: Want, known: dict[str, JobSpec]) -> Done | None:
+    def _claim_due(self, session: str, want: Want, known: dict[str, JobSpec]) -> Done | None:
         if PATIENCE.monotonic() < self._unusual_until:
             return None
         with self._glance_transaction() as tx:

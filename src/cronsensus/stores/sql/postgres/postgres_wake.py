@@ -16,7 +16,7 @@ from collections.abc import Callable
 import psycopg
 
 from cronsensus.process.logger import Logger
-from cronsensus.process.this_process import start_anew
+from cronsensus.process.this_process import call_after_fork
 from cronsensus.stores import poller
 from cronsensus.stores.poller import Poller
 from cronsensus.stores.presence import detach_inherited
@@ -182,7 +182,7 @@ def _after_fork_in_child() -> None:
         wake.after_fork_in_child()
 
 
-start_anew(_after_fork_in_child)
+call_after_fork(_after_fork_in_child)
 
 
 _abandoned: list[psycopg.Connection[object]] = []

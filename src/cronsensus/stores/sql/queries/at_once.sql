@@ -20,20 +20,21 @@ SELECT 1 FROM (
 ) AS due
 
 -- name: close_one [postgres]
--- types: now bigint, became text, because text, gave text, wrong text, ran bigint
+-- types: now bigint, state text, reason text, result text, error text, ran bigint
 -- Close an occurrence and record its attempt, in one statement. Race: a takeover; the row is checked again for token and state once it is locked.
 WITH asked AS MATERIALIZED (SELECT :now AS now),
 closed AS (
     UPDATE cronsensus_occurrences AS o
-    SET state = :became, reason = :because, result = :gave, error = :wrong, finished_at = asked.now, reserved = NULL,
+    SET state = :state, reason = :reason, result = :result, error = :error, finished_at = asked.now, reserved = NULL,
         started_at = CASE WHEN o.reserved = 1 THEN greatest(o.started_at, asked.now - :ran) ELSE o.started_at END
     FROM asked
-    WHERE o.id = :run AND o.namespace = :space AND o.token = :held AND o.session = :whose AND o.state = 'running'
+    WHERE o.id = :occurrence AND o.namespace = :space AND o.token = :token AND o.session = :session
+        AND o.state = 'running'
     RETURNING o.token, o.id, o.attempt, o.session, o.node, o.started_at, o.finished_at
 )
 INSERT INTO cronsensus_runs (token, occurrence_id, attempt, session, node, started_at, finished_at, "end", reason, error)
 SELECT closed.token, closed.id, closed.attempt, closed.session, closed.node,
-    coalesce(closed.started_at, closed.finished_at), closed.finished_at, :became, :because, :wrong
+    coalesce(closed.started_at, closed.finished_at), closed.finished_at, :state, :reason, :error
 FROM closed;
 
 -- name: fire_one [postgres]

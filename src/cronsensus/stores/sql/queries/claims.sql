@@ -139,12 +139,12 @@ LIMIT :size
 {for_update} {skip_locked};
 
 -- name: close_expired
--- rows: ended bigint, run bigint
+-- rows: ended bigint, occurrence bigint
 -- Give the verdict missed(late). Race: none, the rows are locked.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = 'missed', reason = 'late', finished_at = given.ended
 {rows_last}
-WHERE o.id = given.run AND 'pending' = coalesce(o.state, '');
+WHERE o.id = given.occurrence AND 'pending' = coalesce(o.state, '');
 
 -- name: prolong
 -- Set the lease of a session that takes work. Race: its end by another node; the statement before has locked the row, this one reads the clock after that, and nothing is committed unless the session lives.
@@ -172,12 +172,12 @@ SELECT cronsensus_take_tokens({sequence}, :count, :floor);
 SELECT {last_token} AS last;
 
 -- name: start_runs
--- types: holder text, machine text
--- rows: place bigint, begins bigint, kept smallint, run bigint
+-- types: session text, node text
+-- rows: place bigint, started bigint, new_reserved smallint, occurrence bigint
 -- Make occurrences running, each under a token of its own. Race: two nodes take one; the rows are locked, the condition checks again whether they are pending, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
-SET state = 'running', attempt = o.attempt + 1, token = {last_token} - given.place, session = :holder, node = :machine,
-    started_at = given.begins, reserved = given.kept, reason = NULL, error = NULL, progress_done = NULL,
+SET state = 'running', attempt = o.attempt + 1, token = {last_token} - given.place, session = :session, node = :node,
+    started_at = given.started, reserved = given.new_reserved, reason = NULL, error = NULL, progress_done = NULL,
     progress_total = NULL
 {rows_last}
-WHERE o.id = given.run AND 'pending' = coalesce(o.state, '');
+WHERE o.id = given.occurrence AND 'pending' = coalesce(o.state, '');

@@ -37,43 +37,43 @@ ORDER BY j.id
 
 -- name: insert_jobs
 -- types: space text, created bigint
--- rows: name text, calls text, source text, digest text, spec text, overlap text, most integer, keep bigint, behind smallint, decided bigint, following bigint
+-- rows: name text, function_name text, source text, digest text, spec text, overlap text, concurrency integer, keep bigint, dependent smallint, watermark bigint, next_due bigint
 -- Define new jobs. Race: another node defines one; definitions are serialised, and the unique name admits only one.
 INSERT INTO cronsensus_jobs (namespace, name, "function", source, digest, spec, overlap, concurrency, keep, dependent, revision,
     defined_at, watermark, next_due, wake_at, created_at)
-{values: :space, given.name, given.calls, given.source, given.digest, given.spec, given.overlap, given.most, given.keep, given.behind, 1, given.decided, given.decided, given.following, given.following, :created};
+{values: :space, given.name, given.function_name, given.source, given.digest, given.spec, given.overlap, given.concurrency, given.keep, given.dependent, 1, given.watermark, given.watermark, given.next_due, given.next_due, :created};
 
 -- name: redefine_jobs
--- rows: calls text, place text, hash text, said text, rule text, most integer, kept bigint, behind smallint, revised integer, began bigint, decided bigint, following bigint, waking bigint, job bigint, seen integer
+-- rows: new_function text, new_source text, new_digest text, new_spec text, new_overlap text, new_concurrency integer, new_keep bigint, new_dependent smallint, new_revision integer, new_defined_at bigint, new_watermark bigint, new_next_due bigint, new_wake_at bigint, job bigint, seen_revision integer
 -- Define jobs anew. Race: a plan, or an operator; they are locked, the condition compares the revision that was read, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_jobs AS j {by_id}
-SET "function" = given.calls, source = given.place, digest = given.hash, spec = given.said, overlap = given.rule,
-    concurrency = given.most, keep = given.kept, dependent = given.behind, revision = given.revised, defined_at = given.began,
-    watermark = given.decided, next_due = given.following, wake_at = given.waking, retired_at = NULL,
+SET "function" = given.new_function, source = given.new_source, digest = given.new_digest, spec = given.new_spec, overlap = given.new_overlap,
+    concurrency = given.new_concurrency, keep = given.new_keep, dependent = given.new_dependent, revision = given.new_revision, defined_at = given.new_defined_at,
+    watermark = given.new_watermark, next_due = given.new_next_due, wake_at = given.new_wake_at, retired_at = NULL,
     waiting_until = NULL
 {rows_last}
-WHERE j.id = given.job AND j.revision = given.seen;
+WHERE j.id = given.job AND j.revision = given.seen_revision;
 
 -- name: move_jobs
--- rows: following bigint, job bigint, decided bigint, seen integer
+-- rows: new_next_due bigint, job bigint, seen_watermark bigint, seen_revision integer
 -- Set next due times that differ under the zone rules now. Race: a plan, or an operator; they are locked, the condition compares the watermark and the revision that were read, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_jobs AS j {by_id}
-SET next_due = given.following, wake_at = CASE WHEN j.paused_at IS NULL THEN given.following END
+SET next_due = given.new_next_due, wake_at = CASE WHEN j.paused_at IS NULL THEN given.new_next_due END
 {rows_last}
-WHERE j.id = given.job AND j.watermark = given.decided AND j.revision = given.seen AND j.retired_at IS NULL;
+WHERE j.id = given.job AND j.watermark = given.seen_watermark AND j.revision = given.seen_revision AND j.retired_at IS NULL;
 
 -- name: insert_eras
 -- types: space text
--- rows: job text, began bigint, revised integer, fires text, behind text
+-- rows: job_name text, since bigint, revision integer, trigger_text text, after_text text
 -- Begin the first eras of jobs. Race: none, the jobs are new.
 INSERT INTO cronsensus_eras (job_id, since, revision, "trigger", "after")
-{values: (SELECT j.id FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.name = given.job), given.began, given.revised, given.fires, given.behind};
+{values: (SELECT j.id FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.name = given.job_name), given.since, given.revision, given.trigger_text, given.after_text};
 
 -- name: insert_further_eras
--- rows: job bigint, began bigint, revised integer, fires text, behind text
+-- rows: job bigint, since bigint, revision integer, trigger_text text, after_text text
 -- Begin eras of existing jobs. Race: none, the jobs are locked.
 INSERT INTO cronsensus_eras (job_id, since, revision, "trigger", "after")
-{values: given.job, given.began, given.revised, given.fires, given.behind};
+{values: given.job, given.since, given.revision, given.trigger_text, given.after_text};
 
 -- name: active_of_jobs
 -- Read active occurrences of jobs, from their schedule or an operator, whose serial flag differs from the new overlap policy. The job is hidden in a sum, so that the index of pending occurrences is read, and not the whole history of the job. Race: a claim, or a retry; a statement sees each occurrence in exactly one state, and then they are locked.
@@ -90,13 +90,13 @@ WHERE o.namespace = :space AND o.state = 'running' {listed} AND o.job_id + 0 IN 
 UPDATE cronsensus_occurrences AS o {by_id} SET serial = :ruled WHERE o.id IN :ids AND o.finished_at IS NULL;
 
 -- name: retire_jobs
--- rows: retired bigint, revised integer, began bigint, decided bigint, kept bigint, job bigint, seen integer
+-- rows: retired bigint, new_revision integer, new_defined_at bigint, new_watermark bigint, new_waiting_until bigint, job bigint, seen_revision integer
 -- Retire jobs. Race: a plan, or a definition; they are locked, the condition compares the revision that was read, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_jobs AS j {by_id}
-SET retired_at = given.retired, revision = given.revised, defined_at = given.began, watermark = given.decided,
-    next_due = NULL, wake_at = NULL, waiting_until = given.kept
+SET retired_at = given.retired, revision = given.new_revision, defined_at = given.new_defined_at, watermark = given.new_watermark,
+    next_due = NULL, wake_at = NULL, waiting_until = given.new_waiting_until
 {rows_last}
-WHERE j.id = given.job AND j.revision = given.seen AND j.retired_at IS NULL;
+WHERE j.id = given.job AND j.revision = given.seen_revision AND j.retired_at IS NULL;
 
 -- name: overdue_jobs
 -- types: now bigint

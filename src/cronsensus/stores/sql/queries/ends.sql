@@ -1,5 +1,5 @@
 -- name: read_run
--- Read whether a run is current, without a lock. Race: a takeover; its completion locks it and asks again.
+-- Read whether a run is current, without a lock. Race: a takeover; the statement that records the run's end locks the row and checks again.
 SELECT o.state, o.token, o.session FROM cronsensus_occurrences AS o WHERE o.id = :occurrence AND o.namespace = :space;
 
 -- name: lock_runs
@@ -18,100 +18,102 @@ FROM cronsensus_runs AS r
 WHERE r.token IN :tokens;
 
 -- name: record_runs
--- rows: held bigint, run bigint, number integer, whose text, machine text, begun bigint, ended bigint, ending text, because text, wrong text
+-- rows: token bigint, occurrence bigint, attempt integer, session text, node text, started bigint, ended bigint, ending text, reason text, error text
 -- Record ended attempts. Race: the same attempt is recorded twice; its occurrence is locked, and the token is the key.
 INSERT INTO cronsensus_runs (token, occurrence_id, attempt, session, node, started_at, finished_at, "end", reason, error)
-{values: given.held, given.run, given.number, given.whose, given.machine, given.begun, given.ended, given.ending, given.because, given.wrong};
+{values: given.token, given.occurrence, given.attempt, given.session, given.node, given.started, given.ended, given.ending, given.reason, given.error};
 
 -- name: close_runs
--- rows: became text, because text, gave text, wrong text, begun bigint, ended bigint, run bigint, held bigint
+-- rows: new_state text, new_reason text, new_result text, new_error text, started bigint, ended bigint, occurrence bigint, claim_token bigint
 -- Close occurrences. Race: a takeover; the condition compares the token, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
-SET state = given.became, reason = given.because, result = given.gave, error = given.wrong, started_at = given.begun,
-    finished_at = given.ended, reserved = NULL
+SET state = given.new_state, reason = given.new_reason, result = given.new_result, error = given.new_error,
+    started_at = given.started, finished_at = given.ended, reserved = NULL
 {rows_last}
-WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
+WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
 -- name: retry_runs
--- rows: due bigint, because text, wrong text, run bigint, held bigint
--- Put occurrences back to be tried again. Race: a takeover; the condition compares the token, and the number of rows is checked.
+-- rows: due bigint, new_reason text, new_error text, occurrence bigint, claim_token bigint
+-- Make occurrences pending again after a failed attempt. Race: a takeover; the condition compares the token, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_at = NULL, progress_done = NULL,
-    progress_total = NULL, failures = o.failures + 1, fingerprint = NULL, reason = given.because, error = given.wrong,
-    reserved = NULL
+    progress_total = NULL, failures = o.failures + 1, fingerprint = NULL, reason = given.new_reason,
+    error = given.new_error, reserved = NULL
 {rows_last}
-WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
+WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
 -- name: again_runs
--- rows: due bigint, because text, noted text, run bigint, held bigint
--- Put occurrences back that look again later: no attempt, no failure, and no expiry any more. Race: as above.
+-- rows: due bigint, new_reason text, new_note text, occurrence bigint, claim_token bigint
+-- Make occurrences pending again without counting the attempt: they only check a condition again later. They no longer expire. Race: as above.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_at = NULL, progress_done = NULL,
-    progress_total = NULL, attempt = o.attempt - 1, expires_at = NULL, fingerprint = NULL, reason = given.because,
-    error = NULL, failures = CASE WHEN given.noted IS NULL THEN o.failures ELSE 0 END, note = given.noted, reserved = NULL
+    progress_total = NULL, attempt = o.attempt - 1, expires_at = NULL, fingerprint = NULL, reason = given.new_reason,
+    error = NULL, failures = CASE WHEN given.new_note IS NULL THEN o.failures ELSE 0 END, note = given.new_note,
+    reserved = NULL
 {rows_last}
-WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
+WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
 -- name: park_runs
--- rows: due bigint, what text, because text, many bigint, run bigint, held bigint
--- Park occurrences, due never: all counts begin anew. A list that is complete is noted. Race: as above.
+-- rows: due bigint, new_parked_on text, new_reason text, new_listed bigint, occurrence bigint, claim_token bigint
+-- Park occurrences: they have no due time until they are woken, and their counts start at zero again. For a batch whose list is complete, the number of its items is written. Race: as above.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_at = NULL, progress_done = NULL,
     progress_total = NULL, attempt = o.attempt - 1, crashes = 0, failures = 0, expires_at = NULL, fingerprint = NULL,
-    reason = given.because, error = NULL, listed = coalesce(given.many, o.listed), parked_on = given.what, note = NULL,
-    reserved = NULL
+    reason = given.new_reason, error = NULL, listed = coalesce(given.new_listed, o.listed),
+    parked_on = given.new_parked_on, note = NULL, reserved = NULL
 {rows_last}
-WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
+WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
 -- name: give_back_runs
--- rows: due bigint, run bigint, held bigint
--- Put occurrences back whose attempt was not begun. Race: a takeover; the condition compares the token, and the number of rows is checked.
+-- rows: due bigint, occurrence bigint, claim_token bigint
+-- Release occurrences whose attempt has not started: pending again. Race: a takeover; the condition compares the token, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_at = NULL, progress_done = NULL,
     progress_total = NULL, attempt = o.attempt - 1, reason = NULL, reserved = NULL
 {rows_last}
-WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
+WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
 -- name: give_up_runs
--- rows: because text, ended bigint, run bigint, held bigint
--- Cancel occurrences whose attempt was not begun. Race: as above.
+-- rows: new_reason text, ended bigint, occurrence bigint, claim_token bigint
+-- Cancel occurrences whose attempt has not started. Race: as above.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
-SET state = 'cancelled', attempt = o.attempt - 1, reason = given.because, finished_at = given.ended, reserved = NULL
+SET state = 'cancelled', attempt = o.attempt - 1, reason = given.new_reason, finished_at = given.ended, reserved = NULL
 {rows_last}
-WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
+WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
 -- name: take_back_runs
--- rows: due bigint, crashed integer, because text, run bigint, held bigint
--- Put occurrences back whose attempt was cut off. Race: its end; the rows are locked, and the condition compares the token.
+-- rows: due bigint, new_crashes integer, new_reason text, occurrence bigint, claim_token bigint
+-- Make occurrences pending again whose attempt was cut off. Race: its end; the rows are locked, and the condition compares the token.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_at = NULL, progress_done = NULL,
-    progress_total = NULL, crashes = given.crashed, reason = given.because, reserved = NULL
+    progress_total = NULL, crashes = given.new_crashes, reason = given.new_reason, reserved = NULL
 {rows_last}
-WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
+WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
 -- name: cut_off_runs
--- rows: became text, crashed integer, because text, ended bigint, run bigint, held bigint
+-- rows: new_state text, new_crashes integer, new_reason text, ended bigint, occurrence bigint, claim_token bigint
 -- Close occurrences whose attempt was cut off. Race: as above.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
-SET state = given.became, crashes = given.crashed, reason = given.because, finished_at = given.ended, reserved = NULL
+SET state = given.new_state, crashes = given.new_crashes, reason = given.new_reason, finished_at = given.ended,
+    reserved = NULL
 {rows_last}
-WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
+WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
 -- name: begin_reserved
--- rows: begun bigint, run bigint, held bigint
--- Note that reserved runs have begun. Race: a takeover; the condition compares the token.
+-- rows: started bigint, occurrence bigint, claim_token bigint
+-- Record that reserved runs have started. Race: a takeover; the condition compares the token.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
-SET started_at = given.begun, reserved = NULL
+SET started_at = given.started, reserved = NULL
 {rows_last}
-WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
+WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
 -- name: note_progress
--- rows: done float8, whole float8, run bigint, held bigint
--- Note how far runs are. Race: a takeover; the condition compares the token.
+-- rows: done float8, total float8, occurrence bigint, claim_token bigint
+-- Record the progress of runs. Race: a takeover; the condition compares the token.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
-SET progress_done = given.done, progress_total = given.whole
+SET progress_done = given.done, progress_total = given.total
 {rows_last}
-WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
+WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
 -- name: last_lines
 -- Read the numbers of the last log lines. Race: another line of the run; its occurrence is locked.
@@ -119,7 +121,7 @@ SELECT l.occurrence_id, max(l.sequence) AS last FROM cronsensus_logs AS l WHERE 
 GROUP BY l.occurrence_id;
 
 -- name: insert_lines
--- rows: run bigint, place integer, attempt integer, moment bigint, level text, line text
--- Keep log lines. Race: none, the occurrences are locked.
+-- rows: occurrence bigint, number integer, attempt integer, moment bigint, level text, line text
+-- Record log lines. Race: none, the occurrences are locked.
 INSERT INTO cronsensus_logs (occurrence_id, sequence, attempt, at, level, text)
-{values: given.run, given.place, given.attempt, given.moment, given.level, given.line};
+{values: given.occurrence, given.number, given.attempt, given.moment, given.level, given.line};

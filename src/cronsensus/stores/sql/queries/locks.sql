@@ -5,10 +5,10 @@ l.epoch = :boot AND l.lease_until > :moment
             AND owner.lease_until > :moment))
 
 -- part: still_held
-WHERE namespace = :space AND name = :lock AND place = :at AND token = :held AND holder = :by
-    AND coalesce(session, '') = :of_session AND epoch = :boot AND lease_until > :moment
+WHERE namespace = :space AND name = :lock AND place = :place AND token = :token AND holder = :holder
+    AND coalesce(session, '') = :session AND epoch = :boot AND lease_until > :moment
     AND (session IS NULL OR EXISTS (SELECT 1 FROM cronsensus_sessions AS s
-        WHERE s.namespace = :space AND s.id = :of_session AND s.ended_at IS NULL AND s.epoch = :boot
+        WHERE s.namespace = :space AND s.id = :session AND s.ended_at IS NULL AND s.epoch = :boot
             AND s.lease_until > :moment))
 
 -- name: look_at_lock
@@ -41,7 +41,7 @@ INSERT INTO cronsensus_locks (namespace, name, place, holder, token, acquired_at
 UPDATE cronsensus_locks
 SET holder = :holder, session = :session, token = {last_token}, acquired_at = :now, lease_until = :until, most = :most,
     epoch = :boot
-WHERE namespace = :space AND name = :lock AND place = :at AND token = :before;
+WHERE namespace = :space AND name = :lock AND place = :place AND token = :seen_token;
 
 -- name: extend_lock
 -- Set the lease of a granted place. Race: it is freed, or granted again; the condition asks for token and holder. A token alone may have been given twice, by a server whose clock lags behind that of the one that it replaced.
@@ -56,7 +56,7 @@ DELETE FROM cronsensus_locks
 
 -- name: leave_place
 -- Take a place away. Race: none, it is locked.
-DELETE FROM cronsensus_locks WHERE namespace = :space AND name = :lock AND place = :at;
+DELETE FROM cronsensus_locks WHERE namespace = :space AND name = :lock AND place = :place;
 
 -- name: locks
 -- Read the holders of all locks, or of one name. Race: none.

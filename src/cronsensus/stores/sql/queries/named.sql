@@ -43,28 +43,28 @@ FROM cronsensus_occurrences AS o {index: by_key}
 WHERE o.job_id IN :ids AND o."key" IN :keys;
 
 -- name: start_asked
--- types: holder text, machine text
--- rows: place bigint, begins bigint, due bigint, print text, job bigint, name text
+-- types: session text, node text
+-- rows: place bigint, started bigint, due bigint, new_fingerprint text, job bigint, wanted_key text
 -- Make the occurrences under keys running, each under a token of its own. Race: two nodes take one; the rows are locked or new, the condition checks whether they are pending, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_occurrences AS o {index: by_key}
-SET state = 'running', attempt = o.attempt + 1, token = {last_token} - given.place, session = :holder, node = :machine,
-    started_at = given.begins, due_at = given.due, fingerprint = given.print, reason = NULL, error = NULL,
+SET state = 'running', attempt = o.attempt + 1, token = {last_token} - given.place, session = :session, node = :node,
+    started_at = given.started, due_at = given.due, fingerprint = given.new_fingerprint, reason = NULL, error = NULL,
     parked_on = NULL, progress_done = NULL, progress_total = NULL
 {rows_last}
-WHERE o.job_id = given.job AND o."key" = given.name AND 'pending' = coalesce(o.state, '');
+WHERE o.job_id = given.job AND o."key" = given.wanted_key AND 'pending' = coalesce(o.state, '');
 
 -- name: close_asked
--- rows: ended bigint, verdict text, because text, job bigint, name text
+-- rows: ended bigint, new_state text, new_reason text, job bigint, wanted_key text
 -- Give a verdict to times that nobody runs. Race: none, the jobs are locked and the rows are new; the number of rows is checked.
 UPDATE {rows_first} cronsensus_occurrences AS o {index: by_key}
-SET state = given.verdict, reason = given.because, finished_at = given.ended
+SET state = given.new_state, reason = given.new_reason, finished_at = given.ended
 {rows_last}
-WHERE o.job_id = given.job AND o."key" = given.name AND 'pending' = coalesce(o.state, '');
+WHERE o.job_id = given.job AND o."key" = given.wanted_key AND 'pending' = coalesce(o.state, '');
 
 -- name: pass_watermarks
--- rows: decided bigint, job bigint
+-- rows: new_watermark bigint, job bigint
 -- Move the watermarks of jobs without a trigger over times that were decided. Race: the jobs are locked; what an earlier trigger still owes is decided first.
 UPDATE {rows_first} cronsensus_jobs AS j {by_id}
-SET watermark = given.decided
+SET watermark = given.new_watermark
 {rows_last}
-WHERE j.id = given.job AND j.watermark < given.decided;
+WHERE j.id = given.job AND j.watermark < given.new_watermark;

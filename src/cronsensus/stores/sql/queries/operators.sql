@@ -8,13 +8,13 @@ WHERE o.id = :occurrence AND o.namespace = :space
 -- name: cancel_occurrence
 -- Cancel an occurrence that waits. Race: a claim; the row is locked, the condition checks whether it is still pending, and the number of rows is checked.
 UPDATE cronsensus_occurrences AS o {by_id}
-SET state = 'cancelled', reason = :because, finished_at = :now
+SET state = 'cancelled', reason = :reason, finished_at = :now
 WHERE o.id = :occurrence AND 'pending' = coalesce(o.state, '');
 
 -- name: ask_to_stop
 -- Ask a run to stop. Race: its end, or a second request; the row is locked, the condition asks for both, and the number of rows is checked.
 UPDATE cronsensus_occurrences AS o {by_id}
-SET cancel_reason = :because
+SET cancel_reason = :reason
 WHERE o.id = :occurrence AND 'running' = coalesce(o.state, '') AND o.cancel_reason IS NULL;
 
 -- name: newest_retry

@@ -8,7 +8,7 @@ LIMIT 1;
 -- name: pause_job
 -- Stop firing a job. Race: it is paused twice; it is locked, the condition checks whether it is paused, and the number of rows is checked.
 UPDATE cronsensus_jobs AS j {by_id}
-SET paused_at = :now, paused_by = :who, paused_why = :because, wake_at = NULL
+SET paused_at = :now, paused_by = :by, paused_why = :why, wake_at = NULL
 WHERE j.id = :job AND j.paused_at IS NULL;
 
 -- name: begin_pause

@@ -14,18 +14,18 @@ WHERE o.job_id IN :ids AND o.serial = 1 AND o.finished_at IS NULL
 GROUP BY o.job_id;
 
 -- name: move_watermarks
--- rows: decided bigint, following bigint, job bigint, seen bigint, revised integer
+-- rows: new_watermark bigint, new_next_due bigint, job bigint, seen_watermark bigint, seen_revision integer
 -- Move watermarks on. Race: two nodes decide the same times; the jobs are locked, the condition compares the watermark that was seen, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_jobs AS j {by_id}
-SET watermark = given.decided, next_due = given.following, wake_at = given.following
+SET watermark = given.new_watermark, next_due = given.new_next_due, wake_at = given.new_next_due
 {rows_last}
-WHERE j.id = given.job AND j.watermark = given.seen AND j.revision = given.revised;
+WHERE j.id = given.job AND j.watermark = given.seen_watermark AND j.revision = given.seen_revision;
 
 -- name: insert_verdicts
--- rows: job bigint, since bigint, until bigint, verdict text, because text, many integer, decided bigint
+-- rows: job bigint, first_time bigint, last_time bigint, state text, reason text, number integer, decided_at bigint
 -- Record what will not run. Race: none, the job is locked.
 INSERT INTO cronsensus_verdicts (job_id, "first", "last", state, reason, "count", decided_at)
-{values: given.job, given.since, given.until, given.verdict, given.because, given.many, given.decided};
+{values: given.job, given.first_time, given.last_time, given.state, given.reason, given.number, given.decided_at};
 
 -- name: cancel_pending
 -- Cancel what waits of a job and is ruled by its overlap. Race: a claim of it; the condition checks whether it is still pending.

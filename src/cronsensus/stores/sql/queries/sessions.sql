@@ -62,11 +62,11 @@ INSERT INTO cronsensus_releases (namespace, "release", first_seen_at)
 SELECT r.id FROM cronsensus_releases AS r WHERE r.namespace = :space ORDER BY r.id LIMIT 1 {for_update};
 
 -- name: insert_session
--- rows: whose text, space text, node text, host text, pid bigint, pid_started bigint, release text, version text, concurrency integer, functions integer, declares text, tzdata text, zones text, now bigint, until bigint, boot text
+-- rows: session text, space text, node text, host text, pid bigint, pid_started bigint, release text, version text, concurrency integer, functions integer, declares text, tzdata text, zones text, now bigint, until bigint, boot text
 -- Insert a session. Race: it is inserted twice; the unique id admits only one.
 INSERT INTO cronsensus_sessions (id, namespace, node, host, pid, pid_started, "release", version, concurrency, functions, declares, tzdata, zones,
     started_at, renewed_at, beats, lease_until, epoch, draining)
-{values: given.whose, given.space, given.node, given.host, given.pid, given.pid_started, given.release, given.version, given.concurrency, given.functions, given.declares, given.tzdata, given.zones, given.now, given.now, 0, given.until, given.boot, 0}
+{values: given.session, given.space, given.node, given.host, given.pid, given.pid_started, given.release, given.version, given.concurrency, given.functions, given.declares, given.tzdata, given.zones, given.now, given.now, 0, given.until, given.boot, 0}
 {absent: namespace, id};
 
 -- name: open_again
@@ -89,20 +89,20 @@ WHERE s.namespace = :space AND s.ended_at IS NULL
 ORDER BY s.number;
 
 -- name: try_lock_session
--- Lock an open session, unless it is locked, and read whether its lease has run out. Race: its renewal; then it is locked, or has been renewed before.
+-- Lock an open session unless another transaction has, and read whether its lease has run out. Race: its renewal; while that has the lock, the session is passed over, and afterwards the lease is the new one.
 SELECT CASE WHEN s.epoch <> :boot OR s.lease_until <= :moment THEN 1 ELSE 0 END AS overdue
 FROM cronsensus_sessions AS s
 WHERE s.id = :session AND s.namespace = :space AND s.ended_at IS NULL
 {for_update} {skip_locked};
 
 -- name: try_lock_runs
--- Lock those runs of a session that are not locked, and read them. Race: their end; then they are locked, or over.
+-- Lock those runs of a session that no other transaction has locked, and read them. Race: their end; while that has the lock, they are passed over, and afterwards they are not running.
 SELECT {part: run_and_job}
 {part: held}
 {for_update} {skip_locked};
 
 -- name: try_lock_runs [postgres]
--- Lock those runs of a session that are not locked, and read them, if the session can be locked as well. Race: as above; what the statement before has locked is locked at once.
+-- Lock those runs of a session that no other transaction has locked, and read them, if the session can be locked too. Race: as above; the rows that the statement before has locked are this transaction's own.
 SELECT {part: run_and_job}
 FROM cronsensus_occurrences AS o
 WHERE o.namespace = :space AND o.session = :session AND o.state = 'running'
@@ -115,18 +115,18 @@ ORDER BY o.id
 {for_update} {skip_locked};
 
 -- name: held_runs
--- Read what a session runs. Race: none, the session is locked, so it starts nothing.
+-- Read the ids of a session's runs. Race: none, the session is locked, so it starts nothing.
 SELECT o.id
 {part: held};
 
 -- name: lock_held
--- Lock what a session runs, and read it. Race: its end; it comes before the lock, or finds another token.
+-- Lock a session's runs, and read them. Race: the end of a run; it comes before the lock, or finds another token.
 SELECT {part: run_and_job}
 {part: held}
 {for_update};
 
 -- name: lock_cut_off
--- Lock occurrences that are cut off, and read them. Race: a takeover; token and session are compared after the lock.
+-- Lock occurrences that are to be cut off, and read them. Race: a takeover; token and session are compared after the lock.
 SELECT {part: run_and_job}
 FROM cronsensus_occurrences AS o {by_id}
 WHERE o.id IN :ids AND o.namespace = :space
@@ -135,7 +135,7 @@ ORDER BY o.id
 
 -- name: end_session
 -- End a session. Race: its end by another node; the condition checks whether it is open.
-UPDATE cronsensus_sessions SET ended_at = :now, ended_as = :as_what, ended_why = :why
+UPDATE cronsensus_sessions SET ended_at = :now, ended_as = :ended_as, ended_why = :why
 WHERE id = :session AND namespace = :space AND ended_at IS NULL;
 
 -- name: free_locks_of
@@ -143,18 +143,18 @@ WHERE id = :session AND namespace = :space AND ended_at IS NULL;
 DELETE FROM cronsensus_locks WHERE session = :session AND namespace = :space;
 
 -- name: note_sign
--- Record whether a session shows a sign of life. Race: its end by another node; then nothing is written.
+-- Record whether a session shows a sign of life (1), or showed it and withdrew it (0). Race: its end by another node; then nothing is written.
 UPDATE cronsensus_sessions SET shown = :shown WHERE id = :session AND namespace = :space AND ended_at IS NULL;
 
 -- name: signs
--- Read what sessions recorded about their signs of life, by their keys: a condition that they are open would make the planner read all open sessions. Race: nothing is locked, evidence is no proof.
+-- Read what sessions recorded about their signs of life. There is no condition that they are open: with it, the planner would read all open sessions instead of these by their keys. Race: nothing is locked, evidence is no proof.
 SELECT s.id, s.number, s.shown, s.ended_at
 FROM cronsensus_sessions AS s
 WHERE s.namespace = :space AND s.id IN :sessions;
 
 -- name: signs [postgres]
 -- types: sessions text[]
--- Read the same, with a lookup for each session, in any plan. Race: as above.
+-- Read the same. The LIMIT makes the planner look up each session by its key. Race: as above.
 SELECT s.id, s.number, s.shown, s.ended_at
 FROM unnest(:sessions) AS asked (id)
 JOIN LATERAL (
@@ -162,18 +162,18 @@ JOIN LATERAL (
 ) AS s ON TRUE;
 
 -- name: silent_sessions
--- Read which nodes have not recorded a sign of life yet. Race: a node records it in this moment; that is seen later, too.
+-- Read which nodes have not recorded a sign of life yet. Race: a node is recording it now; a later read sees that, too.
 SELECT s.id FROM cronsensus_sessions AS s
 WHERE s.namespace = :space AND s.ended_at IS NULL AND s.concurrency > 0 AND s.shown IS NULL;
 
 -- name: newest_session
--- Read the number of the newest session. Race: one that is committed later, and has a lower number, counts as older.
+-- Read the number of the newest session. Race: a session with a lower number may commit later; it counts as older.
 SELECT coalesce(max(s.number), 0) AS number FROM cronsensus_sessions AS s;
 
 -- name: held_signs [postgres]
--- Read which advisory locks are held or waited for. Race: none, a lock is of the present moment.
-SELECT here.copies, held.sign
-FROM (SELECT pg_is_in_recovery() AS copies) AS here
+-- Read which of these advisory locks are held or waited for, and whether the server is a replica. Race: none, a lock is of the present moment.
+SELECT here.is_replica, held.sign
+FROM (SELECT pg_is_in_recovery() AS is_replica) AS here
 LEFT JOIN (
     SELECT DISTINCT (l.classid::bigint << 32) | l.objid::bigint AS sign
     FROM pg_locks AS l
@@ -183,7 +183,7 @@ LEFT JOIN (
 
 -- name: held_signs [mysql]
 -- rows: place integer, one text, two text, three text, four text
--- Read which sessions hold their lock. Race: none, a lock is of the present moment.
-SELECT here.thread, here.copies, given.place,
+-- Read which sessions hold one of their locks, and whether the server is a replica. Race: none, a lock is of the present moment.
+SELECT here.thread, here.is_replica, given.place,
     coalesce(is_used_lock(given.one), is_used_lock(given.two), is_used_lock(given.three), is_used_lock(given.four)) AS holder
-FROM {rows_first} (SELECT connection_id() AS thread, @@GLOBAL.read_only AS copies) AS here;
+FROM {rows_first} (SELECT connection_id() AS thread, @@GLOBAL.read_only AS is_replica) AS here;

@@ -33,7 +33,7 @@ from pathlib import Path
 
 from cronsensus.errors import StoreRefused, StoreUnavailable
 from cronsensus.process.logger import Logger
-from cronsensus.process.this_process import start_anew
+from cronsensus.process.this_process import call_after_fork
 from cronsensus.stores.boot import lease_epoch
 from cronsensus.stores.filesystems import is_network, kind_of
 from cronsensus.stores.sql.sqlite import sqlite_errors
@@ -254,4 +254,4 @@ def _in_child() -> None:
             epoch.leave_epoch()
 
 
-start_anew(_in_child)
+call_after_fork(_in_child)

@@ -18,7 +18,7 @@ import threading
 import weakref
 from pathlib import Path
 
-from cronsensus.process.this_process import start_anew
+from cronsensus.process.this_process import call_after_fork
 from cronsensus.stores.poller import Poller
 from cronsensus.stores.sql.sqlite.pipes import (
     NAMELESS,
@@ -147,7 +147,7 @@ def _in_child() -> None:
         queues._forked()  # noqa: SLF001 - of this module
 
 
-start_anew(_in_child)
+call_after_fork(_in_child)
 
 
 def prefix_of(namespace: str, name: str) -> str:

@@ -54,7 +54,7 @@ local function is_whole(row)
   return row.key and row.origin and row.payload and tonumber(row.level)
 end
 
--- Make an occurrence: at a nominal time, over which the watermark moves, or without one.
+-- Create an occurrence: at a nominal time, to which the watermark moves, or without one.
 local function make(job, key, nominal, values)
   values.key, values.nominal, values.due = key, nominal, NOW
   values.priority, values.payload, values.keep = job.priority, job.payload, job.keep
@@ -107,7 +107,7 @@ local function decide_time(job, intent, below_limit, nominal, key)
   return choose(job, id)
 end
 
--- Decide an occurrence requested by name, ahead of any others that wait; '': it is won.
+-- Decide an occurrence requested by name, even if others have waited longer; '': it is won.
 local function decide_named(job, nominal, key, fingerprint)
   local number = job.number
   if nominal and is_pruned(job, tonumber(nominal)) then

@@ -1,4 +1,4 @@
--- Where batches stand, and how many of their items are in each state; the server counts them.
+-- The states of batches, and how many of their items are in each state; the server counts them.
 -- needs: occurrences
 local COUNTED = { 'pending', 'running', 'succeeded', 'failed', 'cancelled', 'skipped' }
 local KNOWN = { missed = true }
@@ -7,10 +7,10 @@ for _, state in ipairs(COUNTED) do
 end
 local MOST_MENDED = 1000
 
--- A set may list what its row denies (see occurrences.lua), and a batch would wait for that for ever. The first of a set is
--- looked at, and is moved where its row says, until one is right: items are claimed and end nearly in their order, so what
--- is wrong comes to be first. It is a read: where it may not write
--- (a full server, a user who only reads) the count stays too high, and nothing else happens.
+-- A set may have an entry that its row contradicts (see occurrences.lua), and a batch would wait for it for ever. So the
+-- first entry of a set is compared with its row, and moved to the right set, until one is right. Items are claimed and end
+-- nearly in their order, so a wrong entry becomes the first. This verb is a read: if it may not write (a full server, a
+-- user who only reads), the count stays too high, and nothing else happens.
 local function mend(batch, state)
   local set = items_key(batch, state)
   for _ = 1, MOST_MENDED do

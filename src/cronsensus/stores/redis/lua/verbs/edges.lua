@@ -1,4 +1,4 @@
--- The definitions of living jobs that come after others, by name. The answer is bounded by what is asked for.
+-- The definitions of downstream jobs that are not retired, by name, up to a limit.
 local after, limit = unpack(args, 1, 2)
 local found = {}
 local page = call('ZRANGEBYLEX', SPACE .. 'dependent', after == '' and '-' or '(' .. after, '+', 'LIMIT', 0, limit)

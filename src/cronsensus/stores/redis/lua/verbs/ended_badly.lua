@@ -1,4 +1,4 @@
--- What failed, or was missed or cancelled, since a moment, by time and id.
+-- The occurrences that failed, or were missed or cancelled, since a moment, by time and id.
 -- needs: views
 local since, after, limit = unpack(args, 1, 3)
 local rows, names_seen = {}, {}
@@ -11,7 +11,7 @@ local function add(id)
   end
 end
 
--- Of one moment they come by id, which all have as many digits. What is left out of it is not counted.
+-- Those of one moment come by id; all ids have the same number of digits. Those that are left out are not counted.
 local skipped = call('ZRANGEBYSCORE', SPACE .. 'unwell', since, since)
 local offset = 0
 for _, id in ipairs(skipped) do

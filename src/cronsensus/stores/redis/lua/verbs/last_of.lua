@@ -2,8 +2,8 @@
 -- needs: glances
 local names, limit, looked = unpack(args, 1, 3)
 
--- Of a job that has batches: those of the newest rows, and by nominal time those of nights of which each made more rows
--- than are looked at. What is itself an item, or of another job, counts for nothing.
+-- The batches of a job: those among its newest rows; and those found by nominal time, because one batch may have made more
+-- rows than are read. Items, and rows of other jobs, are passed over.
 local function whole(job)
   local ids, seen = {}, {}
   local function parent_of(id)

@@ -1,5 +1,5 @@
 -- needs: sessions jobs
-local limit, newest, place, of, ahead, own, known, told = unpack(args, 1, 8)
+local limit, newest, place, of, ahead, own, known, last_sent = unpack(args, 1, 8)
 local DUE, PENDING = SPACE .. 'due', SPACE .. 'pending'
 local NEAR, PAGE, FARTHEST = 16, 500, 20000
 
@@ -82,12 +82,12 @@ end
 local opened = (sessions_opened or '0') .. ' ' .. (newest_session or '')
 
 -- Which other sessions show a sign of life, and which do not, with what they recorded about it; false if there is nothing
--- to check, because no other session holds runs, and none was opened since `known`. A replica is not asked: its keys are
--- about connections to another server.
--- Guests are not checked. All of them are returned if signs are checked; else only if one was opened since `told`.
+-- to check, because no other session holds runs, and none was opened since `known`. A replica gives no answer: the
+-- connections that show signs are those of another server.
+-- Guests are not checked. All of them are returned if signs are checked; else only if one was opened since `last_sent`.
 local others_hold = #holding > 1 or (holding[1] and holding[1] ~= own)
 local asks = known ~= false and (others_hold or known ~= opened)
-local taking_turns, guests = turning(told == opened and not asks)
+local taking_turns, guests = turning(last_sent == opened and not asks)
 local function signs()
   local asked, there, gone = {}, {}, {}
   local function ask_for(sessions)
@@ -122,8 +122,8 @@ local function signs()
       if heard[2 * index] > 0 then
         there[#there + 1] = session
       else
-        local said = read(session_key(session), 'number', 'shown')
-        gone[#gone + 1] = { session, tonumber(said.number) or 0, said.shown }
+        local record = read(session_key(session), 'number', 'shown')
+        gone[#gone + 1] = { session, tonumber(record.number) or 0, record.shown }
       end
     end
   end

@@ -1,7 +1,7 @@
--- What stands under some names, for Python to compare and to plan on: Lua knows no triggers. The counts of definitions
--- and of living jobs of code tell whether pieces of one look belong together, and whether there are more than declared.
+-- The definitions under some names, for Python to compare and to plan on: Lua knows no triggers. The counts of definitions
+-- and of living jobs of code show whether several reads saw the same state, and whether there are more than declared.
 -- needs: releases
--- The definition itself is answered where its digest is another one than what is given with the name.
+-- A definition itself is returned if its digest differs from the one that is given with the name.
 local release, names, digests = unpack(args, 1, 3)
 local rows = {}
 for index, name in ipairs(names) do

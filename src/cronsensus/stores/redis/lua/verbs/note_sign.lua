@@ -1,5 +1,5 @@
 -- needs: sessions
--- Writes down whether this server shows the sign of an open session, if its process says that it shows one.
+-- Record whether this server shows the sign of an open session, if its process reports that it shows one.
 local session, shown = unpack(args, 1, 2)
 if not call('ZSCORE', OPEN, session) then
   return answer(false)

@@ -1,5 +1,5 @@
--- Occurrences by id that meet some conditions. Looks at a bounded number of them and says where it stopped, so that no
--- reader keeps others waiting: a caller that wants more asks again from there.
+-- Occurrences by id that meet some conditions. Reads a bounded number of them and returns where it stopped, so that no
+-- reader keeps others waiting: a caller that wants more calls again from there.
 -- needs: views
 local FEW, MOST = 1000, 1000 -- so many are collected and sorted; so many are looked at in one call
 local STATES = { 'pending', 'running', 'succeeded', 'failed', 'cancelled', 'skipped', 'missed' }

@@ -1,5 +1,5 @@
--- What is parked, by id. Looks at a bounded number and says where it stopped, so that no reader
--- keeps others waiting.
+-- Parked occurrences, by id. Reads a bounded number of them and returns where it stopped, so that no reader keeps others
+-- waiting.
 -- needs: occurrences views
 local MOST = 1000
 local after, limit = unpack(args, 1, 2)

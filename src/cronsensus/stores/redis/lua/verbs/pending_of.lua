@@ -1,4 +1,4 @@
--- How many occurrences of some jobs, by name, stand in their lines.
+-- How many occurrences of some jobs, by name, are pending.
 -- needs: indexes
 local counts = {}
 for index, name in ipairs(args[1]) do

@@ -8,7 +8,8 @@ local MOST = 2000 -- so many are read in a call; the answer has the position to 
 local jobs, before, limit, skipped = unpack(args, 1, 4)
 local deleted, needed, looked = 0, 0, 0
 
--- Whether an item's batch is not over, or not for long enough: it counts its items, or is tried again by them.
+-- Whether an item must stay because its batch has not ended, or not long enough ago: the batch counts its items, and its
+-- retry reads them.
 local batches = {}
 local function is_young(batch, bound)
   if batches[batch] == nil then
@@ -33,7 +34,7 @@ local function earliest_dependent()
 end
 local held = earliest_dependent()
 
--- Whether the retry of an occurrence is open, or was retried itself.
+-- Whether the retry of an occurrence has not ended, or was retried itself.
 local function is_being_retried(retry)
   if not retry then
     return false
@@ -42,7 +43,7 @@ local function is_being_retried(retry)
   return row.state == 'pending' or row.state == 'running' or (row.state and row.retried_as)
 end
 
--- The same of the batch of an item.
+-- The same for the batch of an item.
 local retried = {}
 local function is_batch_being_retried(batch)
   if retried[batch] == nil then
@@ -73,8 +74,8 @@ local function prune(job, kept)
       horizon = time
     end
   end
-  -- From the oldest on, until they were made too late to have ended early enough. What lies above the watermark stays:
-  -- its key is what keeps a later fire from creating it again.
+  -- From the oldest on, up to the first that was created too late to have ended early enough. Times above the watermark
+  -- stay: the key keeps a later plan from creating the occurrence again.
   local made, page = 0, nil
   repeat
     page = call('ZRANGE', of_job(job, 'ids'), kept, kept + math.min(PAGE, limit - deleted) - 1)

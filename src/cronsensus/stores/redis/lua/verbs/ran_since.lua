@@ -1,5 +1,5 @@
--- What runs, if nothing is asked to come `after`, and what ended since a moment. Looks at a bounded number of ids and says
--- where it stopped, so that no reader keeps others waiting.
+-- The occurrences that ended since a moment; on the first page (without `after`) also those that run. Reads a bounded
+-- number of ids and returns where it stopped, so that no reader keeps others waiting.
 -- needs: glances views
 local since, limit, after, most = unpack(args, 1, 4)
 local rows, names_seen, seen = {}, {}, {}

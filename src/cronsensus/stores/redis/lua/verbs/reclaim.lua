@@ -1,4 +1,4 @@
--- Ends as many dead sessions as it takes to move some hundred runs; the second answer says that there are more.
+-- End dead sessions, until some hundred runs are cut off; the second answer is whether there are more.
 -- needs: ending
 local ENOUGH = 500
 

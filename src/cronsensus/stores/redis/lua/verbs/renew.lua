@@ -16,7 +16,7 @@ for _, id in ipairs(call('ZRANGE', holds_key(session), 0, -1)) do
     end
   end
 end
--- Either is a write that a full memory allows, and lets the lease be set.
+-- Either is a write that a server without free memory allows. After it the lease can be set.
 if #runs == 0 then
   call('ZREM', SPACE .. 'holding', session)
 else

@@ -1,4 +1,4 @@
--- Of two operators who retry at the same instant the second one gets what the first one made.
+-- If two operators retry at the same instant, the second one gets the occurrence that the first one created.
 -- needs: occurrences jobs
 local id, key, by, why, again = unpack(args, 1, 5)
 local old = read(

@@ -1,5 +1,5 @@
--- Take a job's schedule back, if it stands as the step saw it. Ranges above the new watermark go, those that reach across it
--- end there; so the rest still sort by id as they do by time. Occurrences and their keys stay.
+-- Take a job's schedule back, if the job is as the caller saw it. Verdict ranges above the new watermark are deleted; one
+-- that reaches across it ends there. So the others still sort by id as by time. Occurrences and their keys stay.
 -- needs: occurrences jobs pruning forgetting
 local name, revision, seen, watermark, next_due, eras, held, began, cut, by, why, details = unpack(args, 1, 12)
 local job, refusal = living(name)

@@ -1,6 +1,6 @@
--- What a node says in one step. What may refuse it is asked before the first write: whether its session lives, whether its
--- functions are known, whether the job may have one more. Results come first and are written in any case; then, of a full server,
--- the refusal of the rest.
+-- The report of a node in one step. Everything that may refuse it is read before the first write: whether its session is
+-- alive, whether its functions are known, whether the job may have one more run. Results come first and are written in any
+-- case; then a server without free memory refuses the rest.
 -- needs: reporting firing claim_query functions
 local notes, outcomes, given_back, plans, ahead, reserve, nodes, oldest = unpack(args, 1, 8)
 local session, limit, digest, names, left_out, lease = unpack(args, 9, 14)

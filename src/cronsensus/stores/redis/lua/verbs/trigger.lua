@@ -1,4 +1,4 @@
--- Where two callers use one key, the second gets what the first made. Jobs that come after it have its nominal time.
+-- If two callers use one key, the second gets the occurrence that the first created. Downstream jobs get its nominal time.
 -- needs: occurrences jobs
 local name, key, by, why, payload, behind = unpack(args, 1, 6)
 local job, refusal = living_here(name)

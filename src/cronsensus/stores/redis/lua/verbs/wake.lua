@@ -1,5 +1,5 @@
--- Race: none, the script is one step. What is claimed or over by now is parked no more; of two callers that complete a
--- list, the second finds that it is complete.
+-- Race: none, the script is one step. An occurrence that was claimed or has ended by now is not parked any more; of two
+-- callers that complete a list, the second finds that it is complete.
 -- needs: occurrences
 local ids, listed, SENDER = unpack(args, 1, 3)
 
@@ -10,7 +10,7 @@ local function wake_parked(id, row)
   return true
 end
 
--- Note how many items the list of a batch has, and make the batch due as of its creation.
+-- Record how many items the list of a batch has, and make the batch due as of its creation.
 local function complete_list(id, row)
   row.listed = listed
   wake(id, row, call('HGET', occurrence_key(id), 'created'), { 'listed', listed })
