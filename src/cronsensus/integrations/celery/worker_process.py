@@ -27,7 +27,7 @@ from cronsensus.integrations.celery.naming import (
     task_spec,
 )
 from cronsensus.integrations.celery.part import Part, is_guarded, options_of
-from cronsensus.integrations.celery.worker import Guard, close_in_main
+from cronsensus.integrations.celery.worker import LONGEST, Guard, close_in_main
 from cronsensus.integrations.results import error_text
 from cronsensus.model.acquiring import AskNamed
 from cronsensus.model.ends import Again, Final
@@ -47,6 +47,9 @@ MOST_REMEMBERED = 10_000
 """Messages from beat whose headers are remembered."""
 SETTLED = 3.0
 """Seconds after a worker's death in which its children have died, too."""
+LOOKS = (SETTLED, LONGEST)
+"""Seconds until the messages of a dead worker are searched once more, and then again: its last copy of a message may
+have waited for its time."""
 BACK = timedelta(seconds=60)
 
 
@@ -72,7 +75,8 @@ class WorkerProcess:
     def stop(self) -> None:
         """Leave: this worker restores its messages itself."""
         self._stopped.set()
-        self._thread.join(5.0)
+        if self._thread.ident is not None:  # else the start has failed
+            self._thread.join(5.0)
         won, self._won = self._won, None
         if won is not None:
             try:
@@ -134,21 +138,21 @@ class WorkerProcess:
             outside.withdraw(won.claim.job)
             outside.settle(won, Again(BACK, failed=False))
             return
-        self._give_back(outside, won, 0, again=True)
+        self._give_back(outside, won, set(), LOOKS)
 
-    def _give_back(self, outside: Outside, won: Won, before: int, *, again: bool) -> None:
+    def _give_back(self, outside: Outside, won: Won, restored: set[str], looks: tuple[float, ...]) -> None:
         try:
-            count = restore_unacked(self._app, self._find_running)
-            if again and count is not None:
+            count = restore_unacked(self._app, self._find_running, restored)
+            if looks and count is not None:
                 # Its children may have died after it, in the middle of a run.
-                then = outside.now() + timedelta(seconds=SETTLED)
-                outside.submit_at(then, lambda: self._give_back(outside, won, before + count, again=False))
+                then = outside.now() + timedelta(seconds=looks[0])
+                outside.submit_at(then, lambda: self._give_back(outside, won, restored, looks[1:]))
                 return
         except Exception as error:  # noqa: BLE001 - the store is away, or the broker, in as many ways as there are
             _log.warning("the messages of a worker that is gone cannot be given back yet: %s", error)
             outside.settle(won, Again(timedelta(seconds=AGAIN), failed=False, reason=f"not given back: {error}"))
             return
-        told = "the broker gives its messages back" if count is None else f"{before + count} messages were given back"
+        told = "the broker gives its messages back" if count is None else f"{len(restored)} messages were given back"
         _log.warning("worker %s is gone: %s", won.claim.key.rpartition(" ")[0], told)
         outside.settle(won, Final(State.FAILED, f"gone: {told}"))
 
