@@ -159,7 +159,10 @@ def test_hard_limits_and_revokes_are_recorded_by_the_main_process(workers):
         ),
         "the ends in the ledger",
     )
-    assert (ended[limited.id].state, ended[limited.id].error.type) == (State.FAILED, "TimeLimitExceeded")
+    assert (ended[limited.id].state, ended[limited.id].error.type) == (
+        State.FAILED,
+        "billiard.exceptions.TimeLimitExceeded",
+    )
     assert (ended[revoked.id].state, ended[revoked.id].reason) == (State.CANCELLED, "revoked")
     assert len(workers.lines("begin")) == 2
 
@@ -212,7 +215,7 @@ def test_a_hard_limit_of_what_beat_has_sent_ends_its_time(workers):
     workers.start("-c", "1", "-B", EVERY="1", TICK="hangs")
     workers.wait_for(lambda: workers.lines("tick"), "a run")
     ended = workers.wait_for(lambda: [one for one in beat_runs(workers) if one.state.final], "an end")
-    assert (ended[-1].state, ended[-1].error.type) == (State.FAILED, "TimeLimitExceeded")
+    assert (ended[-1].state, ended[-1].error.type) == (State.FAILED, "billiard.exceptions.TimeLimitExceeded")
 
 
 def test_a_chord_has_the_right_total_although_a_worker_is_killed(workers):
