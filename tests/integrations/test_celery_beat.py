@@ -311,6 +311,19 @@ def test_an_entry_that_is_taken_out_is_sent_by_each_beat(make_beat, sent, folder
     assert runs(url_in(folder), "own") == []
 
 
+def test_an_entry_whose_times_have_one_id_is_warned_of(make_beat, sent, caplog):
+    one = make_beat({"own": {"task": "warm", "schedule": 0.2, "options": {"task_id": "own"}}})
+
+    def warm():
+        return None
+
+    task = one.app.task(shared=False, name="warm")(warm)
+    task.apply_async = lambda args, kwargs, **options: sent.send_task("warm", args, kwargs, **options)
+    tick_until(one, lambda: len(sent.ids) >= 2, "two times")
+    assert set(sent.ids) == {"own"}
+    assert caplog.text.count("'own' has a task_id, so each time is sent under one id: warm runs once in 1d") == 1
+
+
 def test_beats_go_by_the_clock_of_the_store_and_read_it_once_a_minute():
     machine, store = ManualClock(), ManualClock()
     machine.step(timedelta(seconds=2))

@@ -4,25 +4,27 @@ The worker runs on a thread of this process, on a broker in memory; test_celery_
 """
 
 import functools
+import json
 import logging
 import threading
 import time
 import uuid
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from celery import Celery, signals
+from celery import Celery, Task, signals
 from celery.contrib.testing.worker import start_worker
 from celery.exceptions import Ignore, Reject
 from celery.result import AsyncResult
 
 from cronsensus import ConfigurationError, Scheduler, current_run
-from cronsensus.errors import StoreUnavailable
+from cronsensus.errors import InvalidOption, StoreUnavailable
 from cronsensus.integrations.celery import configure, worker, worker_process
+from cronsensus.integrations.celery.messages import restore_unacked
 from cronsensus.integrations.celery.naming import task_spec
 from cronsensus.integrations.celery.worker_process import WORKERS, WorkerProcess, guard_of
 from cronsensus.model.acquiring import AskNamed
@@ -54,6 +56,13 @@ def wait_for(condition, what: str):
 
 def url_in(folder: Path) -> str:
     return f"sqlite:///{folder / 'tasks.db'}"
+
+
+class Given(Task):  # type: ignore[misc]
+    """A task whose call adds what no message can have."""
+
+    def __call__(self, *args, **kwargs):
+        return self.run(*args, given=object(), **kwargs)
 
 
 class Tasks:
@@ -90,6 +99,8 @@ class Tasks:
                 kind,
                 app.task(bind=True, shared=False, name=kind, **options)(self._counted(getattr(self, f"_{kind}"))),
             )
+
+        self.given = app.task(shared=False, name="given", base=Given, typing=False)(self._given)
 
     def _counted(self, body):
         @functools.wraps(body)
@@ -136,6 +147,10 @@ class Tasks:
 
     def _twice(self, task, number):
         return number if number == 0 else task.run(number - 1)
+
+    @staticmethod
+    def _given(number, given):
+        return [number, type(given).__name__]
 
     def _opaque(self, task, number):
         return datetime(2026, 1, number, tzinfo=UTC)  # JSON has none; Celery's own has
@@ -357,3 +372,136 @@ def test_an_app_whose_tasks_were_used_is_configured_too_late(folder):
     with pytest.raises(ConfigurationError, match=r"comes too late.*right after app = Celery"):
         configure(app, url_in(folder))
     configure(app, url_in(folder), worker=False)
+
+
+def test_an_app_of_which_one_task_was_used_is_configured_too_late(folder):
+    app = Celery("late", broker="memory://", set_as_current=False)
+
+    def work():
+        return 1
+
+    used = app.task(shared=False, name="used")(work)
+    app.task(shared=False, name="unused")(work)
+    assert used.name == "used"
+    assert not app.finalized
+    with pytest.raises(ConfigurationError, match=r"comes too late: used were used already; .*right after app = Celery"):
+        configure(app, url_in(folder))
+
+
+def test_a_worker_whose_start_has_failed_stops_without_a_further_error():
+    app = Celery("wrong", broker="memory://", set_as_current=False)
+    configure(app, "sqlite://")
+    process = WorkerProcess(app, "w@h")
+    with pytest.raises(InvalidOption, match="names no file"):
+        process.start()
+    process.stop()
+
+
+class FetchedAtOnce:
+    """A Redis with messages that are fetched, and a live worker that fetches each restored one at once."""
+
+    unacked_key, unacked_index_key = "unacked", "unacked_index"
+
+    def __init__(self, headers: dict[str, dict[str, str]]) -> None:
+        self.headers, self.index = headers, list(headers)
+        self.restored: list[str] = []
+        self.default_channel = self.qos = self
+
+    @contextmanager
+    def conn_or_acquire(self, client=None):
+        yield self
+
+    @contextmanager
+    def pipeline(self, transaction):
+        self.asked = []
+        yield self
+
+    def zrange(self, _, first, last):
+        return self.index[first : last + 1]
+
+    def hget(self, _, tag):
+        self.asked.append(json.dumps([{"headers": self.headers[tag]}]))
+
+    def execute(self):
+        return self.asked
+
+    def restore_by_tag(self, tag, client):
+        assert len(self.restored) < 10, "a message is restored without end"
+        self.restored.append(tag)
+        self.index.remove(tag)
+        self.index.append(tag)
+
+
+def test_a_message_is_restored_once_although_a_live_worker_fetches_it_at_once(folder, monkeypatch):
+    app = Tasks(url_in(folder)).app
+    app.finalize()
+    soon = (datetime.now(UTC) + timedelta(minutes=1)).isoformat()
+    redis = FetchedAtOnce(
+        {
+            "a": {"task": "adds", "id": "1"},
+            "b": {"task": "adds", "id": "2"},
+            "c": {"task": "adds", "id": "3", "eta": soon},
+        }
+    )
+    monkeypatch.setattr(app, "connection_for_write", lambda: nullcontext(redis))
+    restored: set[str] = set()
+    assert restore_unacked(app, lambda: {"2"}, restored) == 1
+    assert restore_unacked(app, set, restored) == 1
+    assert redis.restored == ["a", "b"]
+
+
+def test_the_messages_of_a_dead_worker_are_searched_until_its_copies_are_due(folder, monkeypatch):
+    assert sum(worker_process.LOOKS) > worker.LONGEST_COPY_DELAY
+    process = WorkerProcess(Tasks(url_in(folder)).app, "w@h")
+    process.start()
+    outside = process._part.outside()
+    [[dead]] = outside.acquire([(WORKERS, AskNamed(WORKERS.name, key="other@h 1"))])
+    assert isinstance(dead, Won)
+    asked: list[set[str]] = []
+
+    def restore(_, __, restored):
+        restored.add(str(len(asked)))
+        asked.append(restored)
+        return 1
+
+    monkeypatch.setattr(worker_process, "restore_unacked", restore)
+    monkeypatch.setattr(worker_process, "LOOKS", (0.01, 0.01))
+    process._take_leftover(dead)
+    wait_for(lambda: len(outside._held) == 1, "its end")
+    process.stop()
+    left = next(one for one in ledger(folder, "(workers)") if one.key == "other@h 1")
+    assert (left.reason, len(asked)) == ("gone: 3 messages were given back", 3)
+
+
+def held_elsewhere(folder: Path, task: str, name: str):
+    scheduler = Scheduler(url_in(folder), lease="3s")
+    outside = scheduler._opened.outside()
+    spec = task_spec(task, timedelta(days=1))
+    [[won]] = outside.acquire([(spec, AskNamed(spec.name, key=name))])
+    assert isinstance(won, Won)
+    return scheduler, outside, won
+
+
+def test_a_copy_comes_before_redis_would_restore_it(guarded, shared_folder, name, monkeypatch, caplog):
+    caplog.set_level("INFO", "cronsensus.celery")
+    monkeypatch.setitem(guarded.app.conf.broker_transport_options, "visibility_timeout", 0.5)
+    scheduler, outside, won = held_elsewhere(shared_folder, "adds", name)
+    sent = guarded.adds.apply_async((1,), task_id=name)
+    wait_for(lambda: f"adds[{name}] comes again in 0.25 s" in caplog.text or None, "a copy")
+    outside.cut_off(won)
+    assert sent.get(timeout=PATIENCE, interval=0.01) == 2
+    outside.close()
+    scheduler._opened.close()
+
+
+def test_a_copy_has_the_arguments_of_the_message_whatever_a_call_of_the_task_makes_of_them(
+    guarded, shared_folder, name, caplog
+):
+    caplog.set_level("INFO", "cronsensus.celery")
+    scheduler, outside, won = held_elsewhere(shared_folder, "given", name)
+    sent = guarded.given.apply_async((1,), task_id=name)
+    wait_for(lambda: f"given[{name}] comes again" in caplog.text or None, "a copy")
+    outside.cut_off(won)
+    assert sent.get(timeout=PATIENCE, interval=0.01) == [1, "object"]
+    outside.close()
+    scheduler._opened.close()

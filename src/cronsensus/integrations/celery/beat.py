@@ -34,7 +34,7 @@ from cronsensus.integrations.celery.naming import (
     task_id,
 )
 from cronsensus.integrations.celery.nominal_times import SharedTimes
-from cronsensus.integrations.celery.part import Part, clock_of, is_guarded
+from cronsensus.integrations.celery.part import Part, clock_of, is_guarded, options_of
 from cronsensus.lifecycle.starting import may_come
 from cronsensus.model.acquiring import Ask, NotWon
 from cronsensus.model.ends import Again, Final, Then
@@ -43,7 +43,7 @@ from cronsensus.model.states import State
 from cronsensus.outside import Outside, Won
 from cronsensus.process.logger import Logger
 from cronsensus.timing.clock import SystemClock
-from cronsensus.timing.durations import parse_duration
+from cronsensus.timing.durations import format_duration, parse_duration
 from cronsensus.timing.instants import format_instant
 
 _log = Logger("cronsensus.celery")
@@ -90,6 +90,8 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
         """By entry: the latest nominal time that was decided, here or elsewhere."""
         self._entries: dict[str, Any] = {}
         """By job: the entry as last acquired, for the thread that sends what others left."""
+        self._of_own_id: set[str] = set()
+        """The entries that give all their times one id, of which the log has a warning."""
         self._looks_at = 0.0
         self._thread = threading.current_thread()
         super().__init__(app, *args, **kwargs)
@@ -301,9 +303,23 @@ class BeatScheduler(beat.Scheduler):  # type: ignore[misc]
     def _end_of_sending(self, entry: Any) -> Then:
         """Return the end of a time that was sent. If its task is guarded, the worker goes on with it."""
         task = self.app.tasks.get(entry.task)
-        if task is None or not is_guarded(task) or "task_id" in (entry.options or {}):
+        if task is None or not is_guarded(task):
+            return Final(State.SUCCEEDED, SENT)
+        if "task_id" in (entry.options or {}):
+            self._warn_of_own_id(entry)
             return Final(State.SUCCEEDED, SENT)
         return Again(LOST_AFTER, failed=False, reason=SENT, note=SENT)
+
+    def _warn_of_own_id(self, entry: Any) -> None:
+        """Warn of an entry that gives all its times one id: to the guard of tasks, that is a single task."""
+        if entry.name not in self._of_own_id:
+            self._of_own_id.add(entry.name)
+            keep = format_duration(options_of(self.app).keep)
+            _log.warning(
+                "entry %r has a task_id, so each time is sent under one id: %s runs once in %s, and each other time "
+                "gets that result; leave task_id out",
+                entry.name, entry.task, keep,
+            )  # fmt: skip
 
     def _end_of_waiting(self, won: Won) -> Then:
         """Return the end of a time whose task does not run: its message is somewhere, even if a worker died.

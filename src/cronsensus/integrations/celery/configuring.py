@@ -83,15 +83,27 @@ def configure(
     options = Options(url, namespace, lease, parse_duration(keep, what="keep"), observe)
     make_scheduler(options)  # a wrong option is an error here, where it was written
     guards = not wants_observing(observe)
-    if guards and worker and app.finalized:
-        raise ConfigurationError(
-            "configure(app) comes too late: tasks of the app were used already; call it right after app = Celery(…)"
-        )
+    if guards and worker:
+        _refuse_used_tasks(app)
     app.__dict__["_cronsensus"] = options
     if guards and beat:
         _when_configured(app, _name_scheduler)
     if guards and worker:
         _guard_worker(app)
+
+
+def _refuse_used_tasks(app: Celery) -> None:
+    """Refuse an app some of whose tasks have read their settings: without ``acks_late``, they cannot be guarded."""
+    used = [
+        task.name
+        for task in app._tasks.values()
+        if not task.name.startswith("celery.") and getattr(task, "once", True) and not task.acks_late
+    ]
+    if used or app.finalized:
+        raise ConfigurationError(
+            f"configure(app) comes too late: {', '.join(sorted(used)) or 'tasks of the app'} were used already; "
+            "call it right after app = Celery(…)"
+        )
 
 
 def _when_configured(app: Celery, change: Callable[[Celery], None]) -> None:
@@ -108,7 +120,7 @@ def _name_scheduler(app: Celery) -> None:
 
 def _warn_of_eager(app: Celery) -> None:
     if app.conf.task_always_eager:
-        _log.warning("task_always_eager runs tasks in the caller: nothing is guarded")
+        _log.warning("task_always_eager runs tasks in the caller: none is guarded; leave it out, except in tests")
 
 
 def _guard_worker(app: Celery) -> None:

@@ -19,17 +19,20 @@ PAGE = 1000
 """Messages that are read at a time."""
 
 
-def publish_copy(task: Any, args: Any, kwargs: Any, *, countdown: float, headers: dict[str, Any]) -> None:
-    """Send the message of the running task once more, under its id, to come after ``countdown`` seconds."""
+def publish_copy(task: Any, *, countdown: float, headers: dict[str, Any]) -> None:
+    """Send the message of the running task once more, under its id, to come after ``countdown`` seconds.
+
+    With the arguments of the message: a ``__call__`` of the task's own may have passed others on.
+    """
     request = task.request
     known = {name: value for name, value in (request.headers or {}).items() if name not in headers}
     copy = task.signature_from_request(
-        request, args, kwargs, countdown=countdown, retries=request.retries, headers={**known, **headers}
+        request, countdown=countdown, retries=request.retries, headers={**known, **headers}
     )
     copy.apply_async()
 
 
-def restore_unacked(app: Any, find_running: Callable[[], Collection[str]]) -> int | None:
+def restore_unacked(app: Any, find_running: Callable[[], Collection[str]], restored: set[str]) -> int | None:
     """Restore messages that workers had fetched from Redis and that nobody runs; return how many.
 
     Redis itself restores them after the visibility timeout, an hour. Redis does not know who has fetched a message, so
@@ -40,6 +43,8 @@ def restore_unacked(app: Any, find_running: Callable[[], Collection[str]]) -> in
     Args:
         app: the app.
         find_running: returns the ids of the tasks that run anywhere.
+        restored: the delivery tags of messages that were restored already, and are left alone. Those that this call
+            restores are added: a live worker fetches them at once, and they are read again, under the same tags.
 
     Returns:
         ``None``: the broker is not Redis, and does this itself.
@@ -49,19 +54,21 @@ def restore_unacked(app: Any, find_running: Callable[[], Collection[str]]) -> in
         channel = connection.default_channel
         if not hasattr(channel, "unacked_key"):
             return None
-        restored = first = 0
+        count = first = 0
         with channel.conn_or_acquire() as client:
             running = find_running()
             while tags := client.zrange(channel.unacked_index_key, first, first + PAGE - 1):
                 left = [
                     tag for tag, headers in _read_fetched(channel, client, tags)
-                    if headers.get("task") in guarded and headers.get("id") not in running and not _waits(headers)
+                    if tag not in restored and headers.get("task") in guarded
+                    and headers.get("id") not in running and not _waits(headers)
                 ]  # fmt: skip
                 for tag in left:
                     channel.qos.restore_by_tag(tag, client)
-                restored += len(left)
+                restored.update(left)
+                count += len(left)
                 first += len(tags) - len(left)
-        return restored
+        return count
 
 
 def _waits(headers: dict[str, Any]) -> bool:

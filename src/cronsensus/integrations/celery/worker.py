@@ -106,7 +106,7 @@ class Guard:
             # A request with a claim is of a task that calls itself within its message.
             if request.called_directly or request.is_eager or not request.id or CLAIM_ATTRIBUTE in request.__dict__:
                 return original(*args, **kwargs)
-            won = self._acquire_run(task, args, kwargs)
+            won = self._acquire_run(task)
             if not isinstance(won, Won):
                 return won.value
             request.__dict__[CLAIM_ATTRIBUTE] = won
@@ -120,7 +120,7 @@ class Guard:
 
         task.run = run
 
-    def _acquire_run(self, task: Any, args: Any, kwargs: Any) -> Won | _Recorded:
+    def _acquire_run(self, task: Any) -> Won | _Recorded:
         """Acquire the run of a message.
 
         Raises:
@@ -133,7 +133,7 @@ class Guard:
         try:
             answer = self._request_run(spec, ask)
         except (StoreError, LeaseLost) as error:
-            self._put_back(task, args, kwargs, f"the store cannot be asked: {error}")
+            self._put_back(task, f"the store cannot be asked: {error}")
         if isinstance(answer, Won):
             if answer.claim.failures > (request.retries or 0):
                 self._part.outside().release(answer)
@@ -141,7 +141,7 @@ class Guard:
             return answer
         seen = answer.seen
         if seen is None or not seen.state.final:
-            self._put_back(task, args, kwargs, "it runs elsewhere")
+            self._put_back(task, "it runs elsewhere")
         if seen.state is State.FAILED:
             _restore_failure(task, seen)
         return _recorded(seen, request.id)
@@ -169,13 +169,13 @@ class Guard:
             Event().wait(pause)
             waited += pause
 
-    def _put_back(self, task: Any, args: Any, kwargs: Any, why: str) -> NoReturn:
+    def _put_back(self, task: Any, why: str) -> NoReturn:
         """Put the message back for later: publish a copy, because ``Ignore`` acknowledges this one."""
         request = task.request
         copies = int((request.headers or {}).get(COPY_COUNT_HEADER, 0))
-        wait = min(LONGEST_COPY_DELAY, FIRST_COPY_DELAY * 2**copies)
+        wait = min(_longest_wait(self._app), FIRST_COPY_DELAY * 2**copies)
         try:
-            publish_copy(task, args, kwargs, countdown=wait, headers={COPY_COUNT_HEADER: copies + 1})
+            publish_copy(task, countdown=wait, headers={COPY_COUNT_HEADER: copies + 1})
         except Exception as error:
             _log.warning(
                 "%s[%s] goes back to the broker: %s; no copy can be sent: %s", task.name, request.id, why, error
@@ -218,6 +218,15 @@ class Guard:
     def close(self) -> None:
         """Close the session: other processes may take over the runs that still go on here."""
         self._part.close()
+
+
+def _longest_wait(app: Any) -> float:
+    """Return for how long a copy may wait, in seconds.
+
+    Redis restores what waits for longer than the visibility timeout, so that each copy would become two.
+    """
+    timeout = (app.conf.broker_transport_options or {}).get("visibility_timeout")
+    return min(LONGEST_COPY_DELAY, timeout / 2) if isinstance(timeout, int | float) else LONGEST_COPY_DELAY
 
 
 class _Recorded:

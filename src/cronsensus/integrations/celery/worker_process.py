@@ -27,7 +27,7 @@ from cronsensus.integrations.celery.naming import (
     task_spec,
 )
 from cronsensus.integrations.celery.part import Part, is_guarded, options_of
-from cronsensus.integrations.celery.worker import MESSAGE_RETURNS, Guard, record_end_in_main
+from cronsensus.integrations.celery.worker import LONGEST_COPY_DELAY, MESSAGE_RETURNS, Guard, record_end_in_main
 from cronsensus.integrations.results import error_text
 from cronsensus.model.acquiring import AskNamed
 from cronsensus.model.ends import Again, Final
@@ -49,6 +49,9 @@ MOST_REMEMBERED = 10_000
 """Messages from beat whose headers are remembered."""
 SETTLED = 3.0
 """Seconds after a worker's death in which its children have died, too."""
+LOOKS = (SETTLED, LONGEST_COPY_DELAY)
+"""Seconds until the messages of a dead worker are searched once more, and then again: its last copy of a message may
+have waited for its time."""
 
 
 class WorkerProcess:
@@ -73,7 +76,8 @@ class WorkerProcess:
     def stop(self) -> None:
         """Release this worker's run: a worker that stops in order restores its messages itself."""
         self._stopped.set()
-        self._thread.join(5.0)
+        if self._thread.ident is not None:  # else the start has failed
+            self._thread.join(5.0)
         won, self._won = self._won, None
         if won is not None:
             try:
@@ -135,23 +139,21 @@ class WorkerProcess:
             outside.withdraw(won.claim.job)
             outside.settle(won, Again(MESSAGE_RETURNS, failed=False))
             return
-        self._restore_messages(outside, won, 0, again=True)
+        self._restore_messages(outside, won, set(), LOOKS)
 
-    def _restore_messages(self, outside: Outside, won: Won, before: int, *, again: bool) -> None:
+    def _restore_messages(self, outside: Outside, won: Won, restored: set[str], looks: tuple[float, ...]) -> None:
         try:
-            count = restore_unacked(self._app, self._find_running)
-            if again and count is not None:
+            count = restore_unacked(self._app, self._find_running, restored)
+            if looks and count is not None:
                 # Its children may have died after it, in the middle of a run.
-                then = outside.now() + timedelta(seconds=SETTLED)
-                outside.submit_at(then, lambda: self._restore_messages(outside, won, before + count, again=False))
+                then = outside.now() + timedelta(seconds=looks[0])
+                outside.submit_at(then, lambda: self._restore_messages(outside, won, restored, looks[1:]))
                 return
         except Exception as error:  # noqa: BLE001 - the store is away, or the broker, in as many ways as there are
             _log.warning("the messages of a worker that is gone cannot be given back yet: %s", error)
             outside.settle(won, Again(RESTORE_AGAIN, failed=False, reason=f"not given back: {error}"))
             return
-        outcome = (
-            "the broker gives its messages back" if count is None else f"{before + count} messages were given back"
-        )
+        outcome = "the broker gives its messages back" if count is None else f"{len(restored)} messages were given back"
         _log.warning("worker %s is gone: %s", won.claim.key.rpartition(" ")[0], outcome)
         outside.settle(won, Final(State.FAILED, f"gone: {outcome}"))
 
