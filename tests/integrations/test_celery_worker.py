@@ -450,6 +450,16 @@ def test_a_message_is_restored_once_although_a_live_worker_fetches_it_at_once(fo
     assert redis.restored == ["a", "b"]
 
 
+def test_however_much_runs_elsewhere_its_messages_are_left_alone(folder, monkeypatch):
+    monkeypatch.setattr(worker_process, "PAGE", 1)
+    process = WorkerProcess(Tasks(url_in(folder)).app, "w@h")
+    process.start()
+    spec = task_spec("adds", timedelta(days=1))
+    process._part.outside().acquire([(spec, AskNamed(spec.name, key=key)) for key in "abc"])
+    assert process._find_running() >= {"a", "b", "c"}
+    process.stop()
+
+
 def test_the_messages_of_a_dead_worker_are_searched_until_its_copies_are_due(folder, monkeypatch):
     assert sum(worker_process.LOOKS) > worker.LONGEST_COPY_DELAY
     process = WorkerProcess(Tasks(url_in(folder)).app, "w@h")

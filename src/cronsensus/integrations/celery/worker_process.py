@@ -17,7 +17,7 @@ from typing import Any
 from celery import bootsteps, signals
 
 from cronsensus.errors import LeaseLost, StoreError
-from cronsensus.integrations.celery.messages import restore_unacked
+from cronsensus.integrations.celery.messages import PAGE, restore_unacked
 from cronsensus.integrations.celery.naming import (
     JOB_HEADER,
     OVERDUE_HEADER,
@@ -31,7 +31,7 @@ from cronsensus.integrations.celery.worker import LONGEST_COPY_DELAY, MESSAGE_RE
 from cronsensus.integrations.results import error_text
 from cronsensus.model.acquiring import AskNamed
 from cronsensus.model.ends import Again, Final
-from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.outside import Outside, Won
 from cronsensus.process.interrupts import Event
@@ -160,7 +160,11 @@ class WorkerProcess:
     def _find_running(self) -> set[str]:
         """Return the ids of all running tasks, without those of the dead worker, whose sessions have ended."""
         running = OccurrenceFilter(states=(State.RUNNING,))
-        return {celery_id(occurrence) for occurrence in self._part.store.occurrences(running, limit=1000)}
+        ids: set[str] = set()
+        page: list[Occurrence] = []
+        while page := self._part.store.occurrences(running, after=page[-1].id if page else None, limit=PAGE):
+            ids.update(map(celery_id, page))
+        return ids
 
 
 def guard_of(app: Any) -> Guard | None:
