@@ -68,7 +68,7 @@ def test_a_node_that_does_not_look_at_all_that_sleep_is_found_out(monkeypatch: p
 
 
 def test_a_gate_that_is_open_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upstreams, "gate", lambda *_, **__: Gate("run"))
+    monkeypatch.setattr(upstreams, "decide_gate", lambda *_, **__: Gate("run"))
     assert found_out()
 
 
