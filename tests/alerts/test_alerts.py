@@ -43,7 +43,7 @@ from tests.hand_cluster import HandCluster
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr(watching, "EVERY", timedelta(seconds=0.1))
-    monkeypatch.setitem(watching.OPTIONS, "retry_delay", "100ms")
+    monkeypatch.setitem(watching.JOB_POLICIES, "retry_delay", "100ms")
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -116,7 +116,7 @@ class HandWatch:
         """Look after so many seconds, and send what was found."""
         self._cluster.advance(seconds)
         self._mark = self._alerts.send_next(self._alert, self._cluster.store, self._mark)
-        if self._mark.letter:
+        if self._mark.pending:
             self._mark = self._alerts.send_next(self._alert, self._cluster.store, self._mark)
 
 
@@ -410,7 +410,7 @@ def test_an_idle_node_whose_process_ended_is_told_before_its_lease_has_run_out_a
     assert find_node_conditions(store, wrong, store.now()) == ([], wrong)
     alerts = Alerts([], lambda: store)
     told: list[Event] = []
-    mark = structs.replace(read_mark(store), wrong=wrong)
+    mark = structs.replace(read_mark(store), open_conditions=wrong)
     store.reclaim(["gone"])
     alerts.send_next(Alert(told.extend, on="node_lost"), store, mark)
     assert told == []
@@ -767,7 +767,7 @@ import sys
 from datetime import timedelta
 from cronsensus import Alert, Scheduler, every
 from cronsensus.alerts import watching
-watching.EVERY, watching.AT_MOST = timedelta(seconds=0.5), 1000
+watching.SCAN_EVERY, watching.MOST_MESSAGES = timedelta(seconds=0.5), 1000
 scheduler = Scheduler(sys.argv[1], lease="3s", alerts=[Alert(sys.argv[2])])
 @scheduler.job(every("1s"))
 def bad():
@@ -940,7 +940,7 @@ def test_an_alert_goes_on_when_the_clock_of_the_store_was_set_back(tmp_path):
     clock = ManualClock()
     store = MemoryStore(f"memory://{tmp_path.name}", clock=clock)
     alerts = Alerts([Alert(told.append, name="ops")], lambda: store)
-    spec = JobSpec(name=watching.JOB + "ops", function=watching.JOB + "ops")
+    spec = JobSpec(name=watching.JOB_PREFIX + "ops", function=watching.JOB_PREFIX + "ops")
     store.define_jobs([spec], release="r1")
     clock.step(timedelta(hours=8))
     alerts.ensure_runs(store, [spec])

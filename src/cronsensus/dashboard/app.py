@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 from cronsensus.audit import audit
 from cronsensus.dashboard import api, reads
 from cronsensus.dashboard.access import Access, App, Auth, may_operate, who_acts
-from cronsensus.dashboard.actions import ACTIONS, DONE, PAGE_ZONE, Form, NoTargetError
+from cronsensus.dashboard.actions import ACTIONS, DONE_MESSAGES, PAGE_ZONE, Form, NoTargetError
 from cronsensus.dashboard.attempt_bars import draw_attempts
 from cronsensus.dashboard.audits import COUNTED, SPANS, Audits
 from cronsensus.dashboard.batch_bar import draw_segments
@@ -37,7 +37,7 @@ from cronsensus.dashboard.now import By, read_now_page
 from cronsensus.dashboard.numbers import count_nodes, read_nodes
 from cronsensus.dashboard.page_zone import CHOSEN, PageZone, choose_zone
 from cronsensus.dashboard.passwords import from_environment
-from cronsensus.dashboard.past import READ, draw_calendar, plot_durations
+from cronsensus.dashboard.past import MOST_READ, draw_calendar, plot_durations
 from cronsensus.dashboard.queue import SPAN, read_queue_page
 from cronsensus.dashboard.recent import Recent
 from cronsensus.dashboard.run_again import run_again
@@ -236,8 +236,8 @@ class _Pages:
         more = urlencode({"q": words, "only": only, "after": page.more}) if page.more else ""
         return self._page(
             request, "jobs.html", store.now(), page=page, words=words, only=only, after=after, more=more,
-            chips=[(one, urlencode({"q": words, "only": one})) for one in ("", *reads.ONLY)],
-            counts=store.counts(), length=reads.STRIP, command="cronsensus jobs list",
+            chips=[(one, urlencode({"q": words, "only": one})) for one in ("", *reads.JOB_FILTERS)],
+            counts=store.counts(), length=reads.STRIP_LENGTH, command="cronsensus jobs list",
         )  # fmt: skip
 
     def job(self, request: Request) -> Response:
@@ -247,8 +247,8 @@ class _Pages:
         fires = trigger is not None and view.retired_at is None and view.spec.keeper is None
         before = request.query_params.get("before", "")
         after = _number(before)
-        past = store.last_of([name], limit=READ).get(name, Past())
-        row = reads.make_job_row(view, replace(past, glances=past.glances[: reads.MEASURED]), now)
+        past = store.last_of([name], limit=MOST_READ).get(name, Past())
+        row = reads.make_job_row(view, replace(past, glances=past.glances[: reads.MOST_MEASURED]), now)
         runs = store.occurrences(OccurrenceFilter(job=name), after=after, limit=_RUNS + 1)
         zone = zone_of(trigger)
         whole = graph_of(rules_of(every_edge(store)))
@@ -264,7 +264,7 @@ class _Pages:
             runs=runs[:_RUNS], reasons=any(why_ended(run) for run in runs[:_RUNS]),
             earlier=runs[_RUNS - 1].id if len(runs) > _RUNS else None,
             args=view.spec.args, kwargs=view.spec.kwargs,
-            length=reads.STRIP, command=f"cronsensus jobs show {name}",
+            length=reads.STRIP_LENGTH, command=f"cronsensus jobs show {name}",
         )  # fmt: skip
 
     def ledger(self, request: Request) -> Response:
@@ -547,7 +547,7 @@ class _Pages:
             switch=lambda name, value: _switched(request, name, value),
             acts=may_operate(request.scope),
             live=self._live,
-            done=DONE.get(request.query_params.get("did", "")),
+            done=DONE_MESSAGES.get(request.query_params.get("did", "")),
             do=lambda action, **target: f"{base}/do/{action}?{urlencode(target)}",
             job_link=lambda name: f"{base}/job?{urlencode({'name': name})}",
             **data | words,

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from itertools import islice
 
 from cronsensus.alerts.conditions import find_node_conditions
-from cronsensus.alerts.events import RANGES_AGAIN, Mark, read_events
+from cronsensus.alerts.events import RANGE_OVERLAP, Mark, read_events
 from cronsensus.insight.successes import last_success
 from cronsensus.insight.work_checks import OVERDUE
 from cronsensus.model.glance import Glance
@@ -211,7 +211,7 @@ class Troubles:
         """Read what has happened since the last time."""
         if self._mark is None:
             begin, newest = to_micros(now - WINDOW), max((one.id for one in store.decided(after=-1)), default=0)
-            ranges = max(0, newest - RANGES_AGAIN)
+            ranges = max(0, newest - RANGE_OVERLAP)
             self._mark = Mark(begin, ranges, begin, ranges)
         events, self._mark = read_events(store, self._mark)
         # The lease of an idle node may have minutes yet when its process is gone.
