@@ -42,7 +42,7 @@ from tests.hand_cluster import HandCluster
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(watching, "EVERY", timedelta(seconds=0.1))
+    monkeypatch.setattr(watching, "SCAN_EVERY", timedelta(seconds=0.1))
     monkeypatch.setitem(watching.JOB_POLICIES, "retry_delay", "100ms")
 
 
@@ -300,7 +300,7 @@ def test_an_alert_of_a_batch_is_one_and_not_one_for_each_item(url):
 
 
 def test_a_job_that_has_not_succeeded_for_too_long_is_told_once_and_when_it_is_well_again(url, monkeypatch):
-    monkeypatch.setattr(watching, "CHECKED", timedelta(seconds=0.1))
+    monkeypatch.setattr(watching, "CHECK_EVERY", timedelta(seconds=0.1))
     told: list[Event] = []
     events = ["overdue", "recovered", "failed"]
     scheduler, broken = Scheduler(url, alerts=[Alert(told.extend, on=events, name="ops")]), [True]
@@ -478,7 +478,7 @@ def lost(scheduler: Scheduler) -> list[str]:
 
 
 def test_jobs_that_a_deploy_has_lost_are_told_once_and_of_doctor_until_somebody_says_that_it_is_meant(url, monkeypatch):
-    monkeypatch.setattr(watching, "CHECKED", timedelta(seconds=0.1))
+    monkeypatch.setattr(watching, "CHECK_EVERY", timedelta(seconds=0.1))
     told: list[Event] = []
     with (first := a_release(url, told, "other", "backup", "report", "old")) as before:
         before.jobs["backup"].enqueue().wait("10s")
@@ -501,7 +501,7 @@ def test_jobs_that_a_deploy_has_lost_are_told_once_and_of_doctor_until_somebody_
 
 
 def test_a_job_that_is_lost_and_comes_back_is_told_to_be_well_when_it_has_succeeded(url, monkeypatch):
-    monkeypatch.setattr(watching, "CHECKED", timedelta(seconds=0.1))
+    monkeypatch.setattr(watching, "CHECK_EVERY", timedelta(seconds=0.1))
     told: list[Event] = []
     with a_release(url, told, "other", "backup") as before:
         wait_for_watch(before)
@@ -736,7 +736,7 @@ def test_a_message_that_is_sent_again_is_the_same_whatever_has_happened_since(ur
 
 
 def test_a_node_whose_only_slot_is_held_by_a_job_that_hangs_tells_of_it(url, monkeypatch):
-    monkeypatch.setattr(watching, "CHECKED", timedelta(seconds=0.1))
+    monkeypatch.setattr(watching, "CHECK_EVERY", timedelta(seconds=0.1))
     told: list[Event] = []
     on = ["slow", "backlog"]
     scheduler = Scheduler(url, concurrency=1, alerts=[Alert(told.extend, on=on, backlog="1s", name="ops")])
@@ -896,7 +896,7 @@ def test_without_alerts_nothing_of_them_is_imported():
 
 
 def test_an_item_that_succeeds_does_not_make_its_job_well_nor_one_that_is_slow_its_job_slow(url, monkeypatch):
-    monkeypatch.setattr(watching, "CHECKED", timedelta(seconds=0.1))
+    monkeypatch.setattr(watching, "CHECK_EVERY", timedelta(seconds=0.1))
     told: list[Event] = []
     on = ["failed", "overdue", "recovered", "slow"]
     scheduler = Scheduler(url, alerts=[Alert(told.extend, on=on, name="ops")], concurrency=3)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cronsensus.errors import StoreError, StoreUnavailable
-from cronsensus.membership.lease import IDLE_LEASE, MARGIN, SessionLease
+from cronsensus.membership.lease import IDLE_LEASE, UNTRUSTED_SHARE, SessionLease
 from cronsensus.membership.renewer import IDLE_LOOK, IDLE_RENEWAL, LEAST, MEASURED, QUICK_LOOK, SessionRenewer
 from cronsensus.model.session import Renewal
 from cronsensus.process.logger import flush
@@ -185,7 +185,7 @@ def test_lease_is_trusted_for_what_the_store_said_and_of_one_that_holds_no_longe
     scene.renewer.request_renewal()
     scene.meanwhile = lambda: scene.clock.advance(1)
     scene.beat()
-    assert scene.lease.trusted_for == pytest.approx(trusted * (1 - MARGIN) - 1)
+    assert scene.lease.trusted_for == pytest.approx(trusted * (1 - UNTRUSTED_SHARE) - 1)
     assert scene.told == [True]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from cronsensus import State, StoreUnavailable, every
 from cronsensus.errors import StoreBusy, StoreCorrupt
-from cronsensus.membership.lease import IDLE_LEASE, Asked, SessionLease
+from cronsensus.membership.lease import IDLE_LEASE, LeaseRequest, SessionLease
 from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec, Policies
@@ -54,7 +54,7 @@ class Bench:
             request_renewal=self.keeper.request_renewal,
         )
 
-    def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
+    def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: LeaseRequest) -> None:
         self.round.active_runs.cancel_runs(renewal.cancel, renewal.held)
         self.round.reconciling.compare_held(lease, renewal.held, asked)
 

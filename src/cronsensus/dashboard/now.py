@@ -14,7 +14,7 @@ from cronsensus.dashboard.night import SELDOM, Night, draw_night
 from cronsensus.dashboard.numbers import Node, Standing, Work, count_nodes, count_work, read_nodes
 from cronsensus.dashboard.reads import DAY
 from cronsensus.dashboard.recent import Recent
-from cronsensus.insight.failures import MOST, open_failures
+from cronsensus.insight.failures import MOST_FAILURES, open_failures
 from cronsensus.insight.live_nodes import needs_no_node
 from cronsensus.insight.successes import last_success
 from cronsensus.model.glance import Glance, Past
@@ -159,7 +159,7 @@ def read_now_page(
         upcoming=tuple(sorted(due, key=lambda view: view.next_due or now)[:_MOST_UPCOMING]),
         running=tuple([run for run in work.oldest if run.parent is None][:_MOST_RUNNING]),
         failed=len(failed),
-        failed_capped=len(failed) >= MOST,
+        failed_capped=len(failed) >= MOST_FAILURES,
         missed=len(missed) + sum(
             ledger_range.range.count or 1 for ledger_range in ranges if ledger_range.range.state is State.MISSED
         ),

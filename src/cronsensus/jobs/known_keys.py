@@ -89,9 +89,9 @@ def payload_mismatch(
         return None
     verb = "differs" if len(differs) == 1 else "differ"
     return PayloadMismatch(
-        f"{enqueued.job!r} was enqueued under the key {enqueued.key!r} with another payload, as run {enqueued.id}, which was "
-        f"{enqueued.state}: {', '.join(differs)} {verb}. If this is another piece of work, it needs another key; if it is "
-        "the same, write .options(key=…, on_mismatch='return')",
+        f"{enqueued.job!r} was enqueued under the key {enqueued.key!r} with another payload, as run {enqueued.id}, "
+        f"which was {enqueued.state}: {', '.join(differs)} {verb}. If this is another piece of work, it needs another "
+        "key; if it is the same, write .options(key=…, on_mismatch='return')",
         occurrence=enqueued.id,
         differs=differs,
         given=tuple(sorted(call_args)),

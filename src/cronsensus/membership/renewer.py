@@ -25,7 +25,7 @@ from datetime import timedelta
 
 from cronsensus.errors import StoreError
 from cronsensus.membership.heartbeat import Resource
-from cronsensus.membership.lease import IDLE_LEASE, MARGIN, Asked, SessionLease
+from cronsensus.membership.lease import IDLE_LEASE, UNTRUSTED_SHARE, LeaseRequest, SessionLease
 from cronsensus.model.session import Renewal
 from cronsensus.process.logger import Logger
 from cronsensus.stores.base import Store
@@ -55,7 +55,7 @@ class SessionRenewer:
         *,
         lease: timedelta,
         holds: Callable[[], bool],
-        on_renewal: Callable[[SessionLease, Renewal, Asked], None],
+        on_renewal: Callable[[SessionLease, Renewal, LeaseRequest], None],
         on_trouble: Callable[[StoreError], object] = lambda _: None,
         beat_within: Callable[[float], None] = lambda _: None,
         idle_lease: timedelta = IDLE_LEASE,
@@ -118,7 +118,7 @@ class SessionRenewer:
             return 0.0
         every = self._idle_renewal if lease.length > self._lease else min(self._lease / 3, self._idle_renewal)
         # Counted from the lease itself and not from the last renewal, because a claim sets the lease too.
-        wait = lease.trusted_for - (lease.length.total_seconds() * (1 - MARGIN) - every.total_seconds())
+        wait = lease.trusted_for - (lease.length.total_seconds() * (1 - UNTRUSTED_SHARE) - every.total_seconds())
         if self._notified:
             look = QUICK_LOOK if self._holds() else IDLE_LOOK
             wait = min(wait, self._looked_at + look - self._clock.monotonic())

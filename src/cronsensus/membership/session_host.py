@@ -26,7 +26,7 @@ from datetime import datetime, timedelta
 
 from cronsensus.errors import StoreEmptied, StoreError
 from cronsensus.membership.heartbeat import LONGEST_WAIT, SOONEST, Heartbeat, Resource
-from cronsensus.membership.lease import IDLE_LEASE, Asked, SessionLease
+from cronsensus.membership.lease import IDLE_LEASE, LeaseRequest, SessionLease
 from cronsensus.membership.lease_monitor import LeaseMonitor
 from cronsensus.membership.leaving import ended_within
 from cronsensus.membership.loss import StoreWatch
@@ -70,7 +70,7 @@ class SessionHost:
         heartbeat: Heartbeat | None = None,
         lease: timedelta = _SHORT_LEASE,
         stop: bool = False,
-        on_listed: Callable[[str, Collection[tuple[int, int]], Asked], None] = lambda *_: None,
+        on_listed: Callable[[str, Collection[tuple[int, int]], LeaseRequest], None] = lambda *_: None,
     ) -> None:
         """Open nothing yet.
 
@@ -265,7 +265,7 @@ class SessionHost:
                 store.close_session(session)
                 self._loss.record_losses(store)
 
-    def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
+    def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: LeaseRequest) -> None:
         self._loss.detect_loss(lease.session, renewal)
         if not renewal.alive:
             self._lose_session(lease, "its session was ended")

@@ -20,7 +20,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from cronsensus import errors
 from cronsensus.errors import StoreError
 from cronsensus.events import PlanCarriedOut, RunEnded, RunStarted, StoreVerb, TakenOver
-from cronsensus.metrics.reading import JOB, MOST_JOBS, chosen_by
+from cronsensus.metrics.reading import JOB_LABEL, MOST_JOBS, chosen_by
 from cronsensus.model.job import is_internal
 from cronsensus.model.states import Origin
 from cronsensus.node.stats import NodeStats
@@ -162,7 +162,7 @@ class _Runs:
     """
 
     _NAME, _WHAT = "runs", "Runs that ended on this node, and nominal times that it decided against."
-    _LABELS = (JOB, "verdict")
+    _LABELS = (JOB_LABEL, "verdict")
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._counts: dict[tuple[str, str], int] = {}

@@ -598,7 +598,9 @@ class ActiveRuns:
         may_have_committed = may_have_committed and store_failed
         if ending.begun:
             reason = _describe_failure(ending) if store_failed else None
-            self._cut_off(call, crashed=lease_lost or store_failed, why=reason, may_have_committed=may_have_committed)
+            self._cut_off(
+                call, crashed=lease_lost or store_failed, reason=reason, may_have_committed=may_have_committed
+            )
         else:
             self.report.record_release(call.claim, None, may_have_committed=may_have_committed)
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from cronsensus.membership.lease import Asked, SessionLease
+from cronsensus.membership.lease import LeaseRequest, SessionLease
 from cronsensus.node.accepted_ends import Key
 from cronsensus.node.active_runs import ActiveRuns
 from cronsensus.node.claiming import Claiming
@@ -89,7 +89,7 @@ class Reconciling:
         """Reset the doubt: it concerned the previous session."""
         self._news, self._suspects = None, frozenset()
 
-    def compare_held(self, lease: SessionLease, held: tuple[Key, ...] | None, asked: Asked) -> None:
+    def compare_held(self, lease: SessionLease, held: tuple[Key, ...] | None, asked: LeaseRequest) -> None:
         """Compare the runs that this node holds with those that the store lists in the answer to ``asked``."""
         if held is None:
             return

@@ -42,7 +42,7 @@ from cronsensus.node.executors.base import Executor
 from cronsensus.node.herd import Herd
 from cronsensus.node.hooks import HooksFactory
 from cronsensus.node.lead_time import ClockSample
-from cronsensus.node.pace import STALLED, Pace, Queue
+from cronsensus.node.pace import STALLED_AFTER, Pace, Queue
 from cronsensus.node.reconciling import Reconciling
 from cronsensus.node.registered import Registered
 from cronsensus.node.run import BaseRun
@@ -272,7 +272,7 @@ class Round:
         if (starts_in := self.active_runs.starts_in) is not None:
             waits.append(starts_in)
         if (reserved_for := self.active_runs.reserved.waits_for) is not None:
-            waits.append(max(0.0, STALLED - reserved_for))
+            waits.append(max(0.0, STALLED_AFTER - reserved_for))
         self._planned = min(waits)
         self._asleep_until = self._clock.monotonic() + self._planned
         return self._planned
@@ -317,7 +317,14 @@ class Round:
         more_to_do = self._keep_up(lease, view)
         facts, now = self._collect_facts(lease), self._clock.monotonic()
         self._memory = decide.set_alarm(
-            self._memory, view, facts, now, firing=firing, fired=fired, took=firing_seconds, again=more_to_do
+            self._memory,
+            view,
+            facts,
+            now,
+            firing=firing,
+            fired=fired,
+            firing_seconds=firing_seconds,
+            look_at_once=more_to_do,
         )
         if not facts.trusted:
             self._on_work()
@@ -357,7 +364,7 @@ class Round:
         more_to_do = any(done.returned) or any(answer.state is State.PENDING for answer in done.settled)
         facts, now = self._collect_facts(lease), self._clock.monotonic()
         self._memory = decide.note_work(
-            self._memory, facts, now, want=work.want, claimed=len(done.claims), again=more_to_do
+            self._memory, facts, now, want=work.want, claimed=len(done.claims), pending_again=more_to_do
         )
 
     def _read_view(self, lease: SessionLease, look: Look) -> tuple[View, ClockSample]:
@@ -410,10 +417,10 @@ class Round:
 
     def _note_failure(self, plans: Sequence[Plan], error: StoreError) -> None:
         """Find the plan that makes the store fail, over some rounds."""
-        before, passing = self._memory.careful, error.retryable or isinstance(error, ERRORS_NOT_OF_PLANS)
-        careful = before.after_failure(plans, self._clock.monotonic(), passing=passing)
+        careful_before, temporary = self._memory.careful, error.retryable or isinstance(error, ERRORS_NOT_OF_PLANS)
+        careful = careful_before.after_failure(plans, self._clock.monotonic(), temporary=temporary)
         self._memory = replace(self._memory, careful=careful)
-        if careful.set_aside != before.set_aside:
+        if careful.set_aside != careful_before.set_aside:
             _log.error("job %r cannot be fired, and is left alone for a minute: %s", plans[0].job, error)
 
     def _log_not_planned(self, firing: Firing) -> None:

@@ -16,7 +16,7 @@ from cronsensus.model.session import SessionSpec, SessionView
 from cronsensus.node.executors.base import Executor
 from cronsensus.node.node import Node
 from cronsensus.node.settings import NodeSettings
-from cronsensus.node.waking import IDLE
+from cronsensus.node.waking import IDLE_SECONDS
 from cronsensus.process.interrupts import Event
 from cronsensus.testing.hand_executor import HandExecutor
 from cronsensus.testing.virtual_time import FAR, Crank, Deadlines, SkewedClock
@@ -126,7 +126,7 @@ class HandNode(Node):
 
     def _wake_parked(self) -> float:
         wait = self.round.waking.wake_due()
-        return wait if wait < IDLE else FAR
+        return wait if wait < IDLE_SECONDS else FAR
 
     def _is_gone(self, session: SessionView) -> bool:
         return session.host == HOST and session.pid in self.kit.dead

@@ -18,9 +18,9 @@ from typing import Any
 
 from cronsensus.errors import ConfigurationError, UnsupportedFunction
 
-MAIN = "__cronsensus_main__"
+MAIN_NAME = "__cronsensus_main__"
 """The ``__name__`` of the program when a child imports it: bodies of ``if __name__ == "__main__"`` do not run."""
-_STEPS = ("function", "__wrapped__")
+_WRAPPING_ATTRIBUTES = ("function", "__wrapped__")
 _DEEPEST = 20
 
 _in_child = False
@@ -122,7 +122,7 @@ def require_importable(function: Callable[..., Any]) -> None:
         raise UnsupportedFunction(
             f"{shown} belongs to no module that another process could import; move it to one, {instead}"
         )
-    if function.__module__ in ("__main__", MAIN):
+    if function.__module__ in ("__main__", MAIN_NAME):
         _main_module(shown)
 
 
@@ -138,7 +138,7 @@ def locate_function(function: Callable[..., Any]) -> Target:
     found = getattr(sys.modules.get(module), name, None)
     steps: list[str] = []
     while found is not function:
-        step = next((step for step in _STEPS if callable(getattr(found, step, None))), None)
+        step = next((step for step in _WRAPPING_ATTRIBUTES if callable(getattr(found, step, None))), None)
         if step is None or len(steps) == _DEEPEST:
             other = _name_of(getattr(sys.modules.get(module), name, None))
             raise UnsupportedFunction(
@@ -147,7 +147,7 @@ def locate_function(function: Callable[..., Any]) -> Target:
             )
         steps.append(step)
         found = getattr(found, step)
-    if module not in ("__main__", MAIN):
+    if module not in ("__main__", MAIN_NAME):
         return Target(module, name, tuple(steps))
     path, main_module = _main_module(_name_of(function))
     return Target(module, name, tuple(steps), path, main_module)
@@ -185,7 +185,7 @@ def _main_module(shown: str) -> tuple[str | None, str | None]:
     """Return the program's file, or its name if it was started by ``python -m``."""
     main = sys.modules["__main__"]
     spec = getattr(main, "__spec__", None)
-    if spec is not None and spec.name not in ("__main__", MAIN):
+    if spec is not None and spec.name not in ("__main__", MAIN_NAME):
         return None, spec.name
     path = getattr(main, "__file__", None)
     if path is None or not Path(path).is_file():
@@ -199,10 +199,10 @@ def _main_module(shown: str) -> tuple[str | None, str | None]:
 def _load_main(target: Target) -> ModuleType:
     """Import the program itself under another name, once."""
     global _loading_program  # noqa: PLW0603 — a fact about the process
-    loaded = sys.modules.get(MAIN)
+    loaded = sys.modules.get(MAIN_NAME)
     if loaded is not None:
         return loaded
-    module = ModuleType(MAIN)
+    module = ModuleType(MAIN_NAME)
     if target.main_module is not None:
         spec = importlib.util.find_spec(target.main_module)
         get_code = getattr(spec and spec.loader, "get_code", None)
@@ -217,12 +217,12 @@ def _load_main(target: Target) -> ModuleType:
         module.__file__ = path
     # Entered before its code runs, as import does, so that modules that the program imports can find it.
     previous = sys.modules["__main__"]
-    sys.modules[MAIN] = sys.modules["__main__"] = module
+    sys.modules[MAIN_NAME] = sys.modules["__main__"] = module
     _loading_program = True
     try:
         exec(code, module.__dict__)  # noqa: S102 — the program that this process's own parent runs
     except BaseException:
-        del sys.modules[MAIN]
+        del sys.modules[MAIN_NAME]
         sys.modules["__main__"] = previous
         raise
     finally:
@@ -230,9 +230,9 @@ def _load_main(target: Target) -> ModuleType:
     return module
 
 
-def _name_of(thing: object) -> str:
-    name = getattr(thing, "__qualname__", None) or repr(thing)[:80]
-    module = getattr(thing, "__module__", None)
-    code = getattr(thing, "__code__", None)
-    where = f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code is not None else ""
-    return f"{module}.{name}{where}" if isinstance(module, str) and module != "builtins" else f"{name}{where}"
+def _name_of(obj: object) -> str:
+    name = getattr(obj, "__qualname__", None) or repr(obj)[:80]
+    module = getattr(obj, "__module__", None)
+    code = getattr(obj, "__code__", None)
+    place = f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code is not None else ""
+    return f"{module}.{name}{place}" if isinstance(module, str) and module != "builtins" else f"{name}{place}"
