@@ -13,7 +13,7 @@ import pytest
 
 from cronsensus.errors import SchemaMismatch, StoreEmptied, StoreError, StoreUnavailable
 from cronsensus.membership import session_host as module
-from cronsensus.membership.heartbeat import LONGEST_WAIT, SOONEST
+from cronsensus.membership.heartbeat import LONGEST_WAIT, SHORTEST_WAIT
 from cronsensus.membership.lease import IDLE_LEASE, UNTRUSTED_SHARE, LeaseRequest
 from cronsensus.membership.renewer import IDLE_RENEWAL
 from cronsensus.membership.session_host import IDENTIFY_AFTER, IDENTIFY_AGAIN, IDLE_FOR, JOIN_WITHIN, SessionHost
@@ -375,7 +375,7 @@ def test_loss_that_is_found_is_told_to_the_store_and_soon(scene: Scene) -> None:
     scene.clock.advance(TRUST)
     scene.hold()
     scene.clock.advance(IDENTIFY_AFTER)
-    assert scene.host._check_store(scene.store) == SOONEST
+    assert scene.host._check_store(scene.store) == SHORTEST_WAIT
     scene.host._check_store(scene.store)
     assert [entry.action for entry in scene.store.trail(target="")].count(STORE_EMPTIED) == 1
 

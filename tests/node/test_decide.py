@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cronsensus import planning
-from cronsensus.membership.liveness import ABSENT_FOR, AGAIN_AFTER, JOURNEYS, Absences
+from cronsensus.membership.liveness import ABSENT_FOR, CERTAIN_AFTER, ROUND_TRIPS, Absences
 from cronsensus.model.job import JobSpec, JobState
 from cronsensus.model.plan import Plan
 from cronsensus.node import careful, decide
@@ -267,7 +267,7 @@ TEN: dict[str, tuple[Situation, dict[str, Any]]] = {
     ),
     "a neighbour's sign of life is gone since this look": (
         Situation(view=ABSENT),
-        {"sleep": AGAIN_AFTER * ABSENT_FOR},
+        {"sleep": CERTAIN_AFTER * ABSENT_FOR},
     ),
     "a neighbour's sign of life has been gone for two looks": (
         Situation(view=ABSENT, memory={"absences": Absences().update_absences(ABSENT, HERE - 1, HERE - 1)}),
@@ -554,7 +554,7 @@ def test_while_anything_is_parked_those_in_front_look_each_five_seconds_and_swee
 def test_another_look_tells_of_a_missing_sign_later_where_the_store_is_far() -> None:
     for took in (0.0, 0.02):
         follows = Situation(view=ABSENT, took=took).follows()
-        assert follows == {"sleep": pytest.approx(AGAIN_AFTER * (ABSENT_FOR + JOURNEYS * took), abs=1e-6)}
+        assert follows == {"sleep": pytest.approx(CERTAIN_AFTER * (ABSENT_FOR + ROUND_TRIPS * took), abs=1e-6)}
 
 
 def test_a_run_of_an_internal_job_needs_no_free_slot_when_it_is_made_either() -> None:

@@ -160,7 +160,8 @@ def from_environment(env: Mapping[str, str] | None = None) -> Password | Token |
 def _long_enough(name: str, secret: str) -> str:
     if len(secret) < _SHORTEST_SECRET:
         raise ConfigurationError(
-            f"{name} has {len(secret)} characters and can be guessed; use {_SHORTEST_SECRET} or more (openssl rand -hex 16)"
+            f"{name} has {len(secret)} characters and can be guessed; use {_SHORTEST_SECRET} or more (openssl rand "
+            "-hex 16)"
         )
     return secret
 

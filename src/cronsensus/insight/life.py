@@ -111,14 +111,14 @@ def lives_of(store: Store, sessions: Iterable[SessionView]) -> dict[str, Life]:
 
 def _signs(store: Store, sessions: Collection[str]) -> Mapping[str, bool]:
     """Return which sessions show their sign of life. A missing sign is read twice: a node that was cut off returns."""
-    from cronsensus.membership.liveness import ABSENT_FOR, JOURNEYS
+    from cronsensus.membership.liveness import ABSENT_FOR, ROUND_TRIPS
 
     clock = SystemClock()
     read_at = clock.monotonic()
     signs = store.signs(sessions)
     missing = [session for session, shown in signs.items() if not shown]
     if missing:
-        pause = ABSENT_FOR + JOURNEYS * (clock.monotonic() - read_at)
+        pause = ABSENT_FOR + ROUND_TRIPS * (clock.monotonic() - read_at)
         threading.Event().wait(min(pause, _LONGEST_PAUSE))
         second_signs = store.signs(missing)
         signs = {session: shown for session, shown in signs.items() if shown or session in second_signs} | second_signs

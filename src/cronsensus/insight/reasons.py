@@ -26,5 +26,5 @@ def reason_clause(text: str | None, policies: Policies) -> Sentence | str:
     if reason is None:
         return detail
     code = Because[reason.name]
-    words = code(**{name: getattr(policies, name) for name in code.slots})
-    return Clause.DETAILED(clause=words, detail=detail) if detail else words
+    clause = code(**{name: getattr(policies, name) for name in code.slots})
+    return Clause.DETAILED(clause=clause, detail=detail) if detail else clause

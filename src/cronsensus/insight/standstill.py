@@ -82,5 +82,5 @@ def every_standstill(store: Store, zone: tzinfo = UTC) -> Iterator[Standstill]:
     """Yield the jobs that stand still, by name; of the first ``MOST_READ`` jobs."""
     now = store.now()
     for view in islice(every_job(store), MOST_READ):
-        if (found := find_standstill(view, now, zone)) is not None:
-            yield found
+        if (standstill := find_standstill(view, now, zone)) is not None:
+            yield standstill

@@ -231,7 +231,8 @@ def _require_ours(folder: Path) -> None:
         not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022
     ):
         raise PermissionError(
-            f"{folder} is not a folder of this user's alone (owner {status.st_uid}, mode {stat.filemode(status.st_mode)}), "
-            "so others could remove or redirect its lock files; remove it, or name another one with lock_dir= or "
+            f"{folder} is not a folder of this user's alone (owner {status.st_uid}, mode "
+            f"{stat.filemode(status.st_mode)}), so others could remove or redirect its lock files; remove it, or name "
+            "another one with lock_dir= or "
             f"{LOCK_DIR}"
         )

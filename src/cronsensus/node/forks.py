@@ -78,7 +78,7 @@ class Stepwise:
         while True:
             leave_if_forked(process)
             try:
-                wanted = step(*arguments)
+                yielded = step(*arguments)
             except StopIteration as end:
                 leave_if_forked(process)
                 return end.value
@@ -87,7 +87,7 @@ class Stepwise:
                 raise
             leave_if_forked(process)
             try:
-                sent = yield wanted
+                sent = yield yielded
             except GeneratorExit:
                 if (close := getattr(steps, "close", None)) is not None:
                     close()

@@ -9,10 +9,10 @@ from datetime import timedelta
 
 from cronsensus.bus import Bus
 from cronsensus.errors import CronsensusError, StoreError
-from cronsensus.membership.heartbeat import SOONEST, Heartbeat
+from cronsensus.membership.heartbeat import SHORTEST_WAIT, Heartbeat
 from cronsensus.membership.lease import LeaseRequest, SessionLease
 from cronsensus.membership.lease_monitor import LeaseMonitor
-from cronsensus.membership.leaving import LEAVING, ended_within
+from cronsensus.membership.leaving import LEAVING_SECONDS, ended_within
 from cronsensus.membership.liveness import is_dead
 from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.membership.timer import Timer
@@ -242,11 +242,11 @@ class Node:
         all_ended = self._rounds_thread is None or (
             self._drain_over.wait(drain.total_seconds()) and self._drained.is_set()
         )
-        self._leaving_until = self._clock.monotonic() + LEAVING
+        self._leaving_until = self._clock.monotonic() + LEAVING_SECONDS
         self._stopping.set()
         self.wake()
         if self._rounds_thread is not None:
-            self._rounds_thread.join(0.0 if self._stuck else LEAVING / 2)
+            self._rounds_thread.join(0.0 if self._stuck else LEAVING_SECONDS / 2)
         self._stop_runs()
         self.close()
         return all_ended
@@ -279,9 +279,9 @@ class Node:
             executor.close()
         self._timer.close()
         if self._listener_thread is not None:
-            self._listener_thread.join(max(SOONEST, self._seconds_to_leave))
-        await_renewal(max(SOONEST, self._seconds_to_leave))
-        flush(min(STOPPING_SECONDS, max(SOONEST, self._seconds_to_leave)))
+            self._listener_thread.join(max(SHORTEST_WAIT, self._seconds_to_leave))
+        await_renewal(max(SHORTEST_WAIT, self._seconds_to_leave))
+        flush(min(STOPPING_SECONDS, max(SHORTEST_WAIT, self._seconds_to_leave)))
         self._left = True
         self._store.close()
 
@@ -290,7 +290,7 @@ class Node:
         if self._rounds_thread is None:
             report()
             return True
-        return ended_within(max(LEAVING / 4, self._seconds_to_leave), report)
+        return ended_within(max(LEAVING_SECONDS / 4, self._seconds_to_leave), report)
 
     @property
     def _seconds_to_leave(self) -> float:
@@ -360,9 +360,10 @@ class Node:
         self._seen_again = self._seen_again + 1 if number and number == self._seen_round else 0
         self._seen_round = number
         if self._seen_again >= STUCK_CHECKS:
-            where = stack_of(self._rounds_thread.ident if self._rounds_thread else None)
-            why = f"a round has not come to its end for {STUCK_CHECK_EVERY * STUCK_CHECKS:.0f} seconds; it is at:\n{where}"
-            self._give_up(why, stuck=True)
+            stack = stack_of(self._rounds_thread.ident if self._rounds_thread else None)
+            seconds = STUCK_CHECK_EVERY * STUCK_CHECKS
+            reason = f"a round has not come to its end for {seconds:.0f} seconds; it is at:\n{stack}"
+            self._give_up(reason, stuck=True)
             return
         self._timer.call_after(STUCK_CHECK_EVERY, self._watch_rounds)
 

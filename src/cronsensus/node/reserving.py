@@ -24,9 +24,9 @@ def release_or_gather(memory: Memory, facts: Facts, now: float) -> tuple[Release
     stalled = queue.waits_for is not None and queue.waits_for > STALLED_AFTER
     if stalled or facts.draining or not facts.trusted:
         return Release(), replace(memory, pace=Pace(since=now, ends=queue.ends))
-    left = min(memory.pace.worked_at + GATHER_SECONDS, memory.look_at) - now
-    if left > 0 and memory.backlog and not (queue.few or facts.in_doubt or memory.careful.results_alone):
-        return Sleep(left), memory
+    gather_for = min(memory.pace.worked_at + GATHER_SECONDS, memory.look_at) - now
+    if gather_for > 0 and memory.backlog and not (queue.few or facts.in_doubt or memory.careful.results_alone):
+        return Sleep(gather_for), memory
     return None, memory
 
 

@@ -292,8 +292,8 @@ class BaseRun:
         self.cancelled.set()
 
     def __dir__(self) -> list[str]:
-        own = (name for name in super().__dir__() if not name.startswith("_") or name.startswith("__"))
-        return sorted(set(own) - _OF_THE_NODE)
+        public_names = (name for name in super().__dir__() if not name.startswith("_") or name.startswith("__"))
+        return sorted(set(public_names) - _OF_THE_NODE)
 
     def __repr__(self) -> str:
         return f"<Run {self.job} {self.key} attempt={self.attempt} token={self.token}>"

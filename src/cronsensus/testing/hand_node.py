@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from cronsensus.lifecycle.participation import Participation
-from cronsensus.membership.heartbeat import SOONEST, Heartbeat
+from cronsensus.membership.heartbeat import SHORTEST_WAIT, Heartbeat
 from cronsensus.membership.timer import Timer
 from cronsensus.model.job import is_internal
 from cronsensus.model.session import SessionSpec, SessionView
@@ -59,7 +59,7 @@ class HandNode(Node):
         self._numbers = itertools.count(1)
         agenda, settings = kit.agenda, kit.scheduler.settings
         self._turning = Crank(agenda, self, self._do_round)
-        self._beating = Crank(agenda, self, lambda: self._renewer.renew(self._store), SOONEST)
+        self._beating = Crank(agenda, self, lambda: self._renewer.renew(self._store), SHORTEST_WAIT)
         parts = lifecycle.node_parts()
         parts["registry"] = {name: one for name, one in parts["registry"].items() if not is_internal(name)}
         super().__init__(

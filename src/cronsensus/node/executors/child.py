@@ -125,12 +125,12 @@ class _Reporter:
             return
         with self._lock:
             self._latest = progress
-            left = self._sent_at + PROGRESS_EVERY - now
-            if left > 0 and self._waiting:
+            wait = self._sent_at + PROGRESS_EVERY - now
+            if wait > 0 and self._waiting:
                 return
-            self._waiting = left > 0
-        if left > 0:
-            self._timer.call_after(left, self.flush_progress)
+            self._waiting = wait > 0
+        if wait > 0:
+            self._timer.call_after(wait, self.flush_progress)
         else:
             self.flush_progress()
 
@@ -262,7 +262,7 @@ class Child:
                 poll.register(descriptor, select.POLLIN)
         buffer = b""
         while True:
-            ready = {found for found, _ in poll.poll(None if descriptor >= 0 else 1000)}
+            ready = {ready_descriptor for ready_descriptor, _ in poll.poll(None if descriptor >= 0 else 1000)}
             if os.getppid() != self._parent:
                 _end_at_once()
             if self._commands not in ready:

@@ -61,7 +61,7 @@ def loading_program() -> bool:
     return _loading_program
 
 
-def refuse_while_loading(what: str) -> None:
+def refuse_while_loading(act: str) -> None:
     """Refuse to create work while a job's own process imports the program: each such process would create it again.
 
     Raises:
@@ -69,7 +69,7 @@ def refuse_while_loading(what: str) -> None:
     """
     if _loading_program:
         raise ConfigurationError(
-            f"the program {what} when it is imported, and a job with executor='process' imports it in each of its "
+            f"the program {act} when it is imported, and a job with executor='process' imports it in each of its "
             'processes; put what the program does under  if __name__ == "__main__":'
         )
 
@@ -135,18 +135,18 @@ def locate_function(function: Callable[..., Any]) -> Target:
     """
     require_importable(function)
     module, name = function.__module__, function.__qualname__
-    found = getattr(sys.modules.get(module), name, None)
+    obj = getattr(sys.modules.get(module), name, None)
     steps: list[str] = []
-    while found is not function:
-        step = next((step for step in _WRAPPING_ATTRIBUTES if callable(getattr(found, step, None))), None)
+    while obj is not function:
+        step = next((step for step in _WRAPPING_ATTRIBUTES if callable(getattr(obj, step, None))), None)
         if step is None or len(steps) == _DEEPEST:
-            other = _name_of(getattr(sys.modules.get(module), name, None))
+            other_name = _name_of(getattr(sys.modules.get(module), name, None))
             raise UnsupportedFunction(
-                f"{module}.{name} is not {_name_of(function)} but {other}, so another process would import the wrong "
-                f"thing; give the function a name of its own in that module"
+                f"{module}.{name} is not {_name_of(function)} but {other_name}, so another process would import the "
+                f"wrong thing; give the function a name of its own in that module"
             )
         steps.append(step)
-        found = getattr(found, step)
+        obj = getattr(obj, step)
     if module not in ("__main__", MAIN_NAME):
         return Target(module, name, tuple(steps))
     path, main_module = _main_module(_name_of(function))
@@ -168,17 +168,17 @@ def load_function(target: Target) -> Callable[..., Any]:
     """
     is_main = target.main_path is not None or target.main_module is not None
     module = _load_main(target) if is_main else importlib.import_module(target.module)
-    found: Any = module
+    obj: Any = module
     for step in (target.qualname, *target.steps):
-        found = getattr(found, step, None)
-        if found is None:
+        obj = getattr(obj, step, None)
+        if obj is None:
             raise UnsupportedFunction(
                 f"module {target.module} has no {target.qualname} when a job's own process imports it; define it at "
                 f'the top level, and not only under `if __name__ == "__main__":`'
             )
-    if not callable(found):
-        raise UnsupportedFunction(f"{target.module}.{target.qualname} is a {type(found).__name__}, not a function")
-    return found  # type: ignore[no-any-return]
+    if not callable(obj):
+        raise UnsupportedFunction(f"{target.module}.{target.qualname} is a {type(obj).__name__}, not a function")
+    return obj  # type: ignore[no-any-return]
 
 
 def _main_module(shown: str) -> tuple[str | None, str | None]:
