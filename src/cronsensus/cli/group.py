@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 from click.shell_completion import CompletionItem
 
-from cronsensus.cli.errors import PIPE_CLOSED, CommandError, report_error
+from cronsensus.cli.errors import PIPE_CLOSED_CODE, CommandError, report_error
 from cronsensus.security.masking import mask
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ class LazyGroup(Group):
         except BrokenPipeError:
             # Python flushes stdout once more at its end, and would say that it could not.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            ctx.exit(PIPE_CLOSED)
+            ctx.exit(PIPE_CLOSED_CODE)
         return answer
 
     def main(self, *args: Any, **settings: Any) -> Any:

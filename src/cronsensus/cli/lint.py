@@ -21,7 +21,7 @@ def _group_findings(findings: list[Finding]) -> list[tuple[str, Finding]]:
     for finding in findings:
         groups_by_text.setdefault((finding.rule, finding.text), []).append(finding)
     groups = sorted(groups_by_text.values(), key=len)
-    return [(", ".join(first.job for first in group), group[0]) for group in groups]
+    return [(", ".join(finding.job for finding in group), group[0]) for group in groups]
 
 
 def _lint_expression(text: str, *, strict: bool) -> int:
@@ -70,10 +70,10 @@ def lint(name: str | None, strict: bool) -> int:  # noqa: FBT001 - a flag
         ]
         output.document({"app": application.name, "jobs": len(specs), "findings": rows})
     else:
-        for names, first in _group_findings(findings):
-            output.line(Cell(f"{names}: {first.rule}", "yellow"))
-            output.line(f"  {first.text}")
-            output.line(f"  {first.advice}")
+        for names, finding in _group_findings(findings):
+            output.line(Cell(f"{names}: {finding.rule}", "yellow"))
+            output.line(f"  {finding.text}")
+            output.line(f"  {finding.advice}")
         jobs = f"{format_count(len(specs), 'job')} of {application.name}"
         if findings:
             output.line(Cell(f"{format_count(len(findings), 'finding')} in {jobs}", "yellow"))

@@ -17,7 +17,7 @@ from cronsensus.dashboard import api, reads
 from cronsensus.dashboard.access import Access, App, Auth, may_operate, who_acts
 from cronsensus.dashboard.actions import ACTIONS, DONE_MESSAGES, PAGE_ZONE, Form, NoTargetError
 from cronsensus.dashboard.attempt_bars import draw_attempts
-from cronsensus.dashboard.audits import COUNTED, SPANS, Audits
+from cronsensus.dashboard.audits import COUNT_COLUMNS, SPANS, Audits
 from cronsensus.dashboard.batch_bar import draw_segments
 from cronsensus.dashboard.day_cells import day_cells
 from cronsensus.dashboard.forms import FIELD, FormRefusedError, keep_token, read_form, token_for
@@ -32,7 +32,7 @@ from cronsensus.dashboard.language import (
     read_moment,
 )
 from cronsensus.dashboard.live import DATA_OF, TAG, Live, page_tag
-from cronsensus.dashboard.many_runs import MANY
+from cronsensus.dashboard.many_runs import MANY_RUNS_ACTIONS
 from cronsensus.dashboard.now import By, read_now_page
 from cronsensus.dashboard.numbers import count_nodes, read_nodes
 from cronsensus.dashboard.page_zone import CHOSEN, PageZone, choose_zone
@@ -196,7 +196,7 @@ class _Pages:
         self._audits = Audits()
         self._acting = threading.Lock()
         code = source if isinstance(source, Scheduler) else None
-        self._actions = {**ACTIONS, **MANY, "trigger": run_now(code), "retry": run_again()}
+        self._actions = {**ACTIONS, **MANY_RUNS_ACTIONS, "trigger": run_now(code), "retry": run_again()}
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(_HERE / "templates"),
             autoescape=True,
@@ -295,7 +295,7 @@ class _Pages:
         audited = new_audit or self._audits.last
         return self._page(
             request, "audit.html", store.now(), audited=audited, busy=span in SPANS and new_audit is None,
-            spans=SPANS, columns=COUNTED, trouble={"failed", "missed", "duplicates"},
+            spans=SPANS, columns=COUNT_COLUMNS, trouble={"failed", "missed", "duplicates"},
             command="cronsensus audit --from " + (audited.span if audited is not None else "1d"),
         )  # fmt: skip
 

@@ -36,7 +36,7 @@ class PageZone:
         return str(self.zone)
 
 
-def choose_zone(asked: str | None, cookies: Mapping[str, str], job: tzinfo | None = None) -> PageZone:
+def choose_zone(in_query: str | None, cookies: Mapping[str, str], job: tzinfo | None = None) -> PageZone:
     """Return the zone of a page: by the query, else an earlier choice, else the browser's, else UTC."""
     viewers_zone: tzinfo = UTC
     viewer = cookies.get(VIEWERS, "")[:_LONGEST]
@@ -44,7 +44,7 @@ def choose_zone(asked: str | None, cookies: Mapping[str, str], job: tzinfo | Non
         viewers_zone = load_zone(viewer)
     except CronsensusError:
         viewer = ""
-    choice = next((wanted for wanted in (asked, cookies.get(CHOSEN)) if wanted in CHOICES), "viewer")
+    choice = next((choice for choice in (in_query, cookies.get(CHOSEN)) if choice in CHOICES), "viewer")
     if choice == "job" and job is None:
         choice = "viewer"
     zones = {"viewer": viewers_zone, "utc": UTC, "job": job or UTC}

@@ -57,8 +57,8 @@ class Loss:
     @property
     def details(self) -> dict[str, str]:
         """Return the stretch, as the trail keeps it."""
-        known = {} if self.since is None else {"from": format_instant(self.since)}
-        return known | {"until": format_instant(self.until)}
+        since = {} if self.since is None else {"from": format_instant(self.since)}
+        return since | {"until": format_instant(self.until)}
 
 
 @dataclass(frozen=True, slots=True)

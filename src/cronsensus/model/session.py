@@ -25,10 +25,10 @@ def check_text(text: str, longest: int, *, what: str) -> None:
     """
     try:
         text.encode()
-        possible = len(text) <= longest and "\0" not in text
+        is_storable = len(text) <= longest and "\0" not in text
     except UnicodeEncodeError:
-        possible = False
-    if not possible:
+        is_storable = False
+    if not is_storable:
         shown = text if len(text) <= 60 else text[:60] + "…"
         raise InvalidOption(f"{what} {shown!r}: use at most {longest} characters, without NUL and half characters")
 

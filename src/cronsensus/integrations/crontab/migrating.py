@@ -174,7 +174,7 @@ class _Writing:
 
     def _stripped(self, entry: Entry) -> Stripped:
         stripped = strip_prefixes(entry.command)
-        if stripped.lock is None or sum(stripped.lock in other.command for other in self.entries) == 1:
+        if stripped.lock is None or sum(stripped.lock in entry_of_file.command for entry_of_file in self.entries) == 1:
             return stripped
         self._remark(
             entry.place,
@@ -185,15 +185,15 @@ class _Writing:
 
     def _environment(self, settings: Mapping[str, str]) -> str:
         """Return the name of the constant that has these settings, which is written above its first job."""
-        wanted = {name: value for name, value in settings.items() if name not in _SETTINGS_OF_CRON}
-        if not wanted:
+        variables = {name: value for name, value in settings.items() if name not in _SETTINGS_OF_CRON}
+        if not variables:
             return ""
-        if wanted not in self.environments:
-            self.environments.append(wanted)
-            rows = [f"    {quoted(name)}: {quoted(value)}," for name, value in wanted.items()]
+        if variables not in self.environments:
+            self.environments.append(variables)
+            rows = [f"    {quoted(name)}: {quoted(value)}," for name, value in variables.items()]
             name = self._environment_name(len(self.environments))
             self.blocks.append("\n".join([f"{name} = {{", *rows, "}"]))
-        return self._environment_name(self.environments.index(wanted) + 1)
+        return self._environment_name(self.environments.index(variables) + 1)
 
     def _environment_name(self, number: int) -> str:
         return "ENVIRONMENT" if number == 1 else f"ENVIRONMENT_{number}"
