@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import click
 
 from cronsensus.after.downstream import Downstream
-from cronsensus.after.downstream import list_downstream as behind_of
+from cronsensus.after.downstream import list_downstream as downstream_of
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.asking import confirm_act
 from cronsensus.cli.group import Command
@@ -49,7 +49,7 @@ def backfill(
     """
     output = Output.current()
     with opened_store() as store:
-        dependents = behind_of(rules_of(every_edge(store)), job) if downstream else Downstream((), ())
+        dependents = downstream_of(rules_of(every_edge(store)), job) if downstream else Downstream((), ())
         for left_out in dependents.others:
             print_message(f"{left_out} is left alone: it comes after other times of these")
         now = store.now()
