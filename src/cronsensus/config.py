@@ -71,7 +71,7 @@ class Settings:
         concurrency: most runs of one node at a time; from 1 to 10,000.
         node: the node's name for people; ``None``: host name and pid.
         release: the version of the application's code; ``None``: a hash of all declared jobs.
-        drain_timeout: how long running jobs may go on when the node is told to stop.
+        drain_timeout: how long running jobs may go on when the node is asked to stop.
         log_format: ``"text"`` or ``"json"``; what the commands write to standard error.
         log_level: the least serious records that the commands write.
         fast_evidence: whether a dead process on this host is treated as dead before its lease ends.
@@ -189,7 +189,7 @@ def misspelt(env: Mapping[str, str] | None = None) -> list[str]:
     variable_names = [PREFIX + name.upper() for name in _READERS]
     sentences = []
     variables = os.environ if env is None else env
-    # Kubernetes tells each pod of each Service, also of one that is called cronsensus-log.
+    # Kubernetes gives each pod variables of each Service, also of one that is called cronsensus-log.
     services = tuple(
         variable_name.removesuffix("_SERVICE_HOST") + "_"
         for variable_name in variables

@@ -309,7 +309,7 @@ def _find_backlog(store: Store, limit: timedelta, now: datetime) -> Iterator[tup
 def merge_failures_in_row(
     store: Store, events: Sequence[Event], enough: int, open_conditions: Mapping[str, int]
 ) -> list[Event]:
-    """Leave out failures until a job has failed ``enough`` times in a row; the event of that failure stands for all.
+    """Leave out failures until a job has failed ``enough`` times in a row; that failure is reported for all of them.
 
     Args:
         store: where the latest runs of a job are on record.

@@ -300,7 +300,7 @@ class Alerts:
         )
         try:
             send_message(alert.target, message, alert.secret)
-        except Exception as error:  # noqa: BLE001 - told to whoever tries it
+        except Exception as error:  # noqa: BLE001 - returned to the caller
             return f"{type(error).__name__}: {error}"
         return None
 

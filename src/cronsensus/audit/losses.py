@@ -16,7 +16,7 @@ MOST_NOTES = 20
 
 
 def losses(store: Store) -> list[TrailEntry]:
-    """Return what the trail says of losses, newest first."""
+    """Return the losses that the trail records, newest first."""
     trail = islice(every_trail_entry(store, ""), MOST)
     return [entry for entry in trail if entry.action in {LOST_MOMENT, STORE_EMPTIED}]
 

@@ -61,7 +61,7 @@ class Invocation:
         return {name: value for name, value in values.items() if value is not None}
 
     def typed(self, text: str) -> str:
-        """Return ``text`` with program, application and store as they were typed in each command that it tells to type.
+        """Return ``text`` with program, application and store as they were typed, in each command that it contains.
 
         Without them the next command would look at another store than this one. A password is not shown.
         """
@@ -240,13 +240,13 @@ class LazyGroup(Group):
             answer = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            # Python flushes stdout once more at its end, and would say that it could not.
+            # Python flushes stdout once more at its end, and would print an error.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(PIPE_CLOSED_CODE)
         return answer
 
     def main(self, *args: Any, **settings: Any) -> Any:
-        """Run a command line; unless told otherwise, end the process with one of the exit codes."""
+        """Run a command line; by default end the process with one of the exit codes."""
         invocation = settings.setdefault("obj", Invocation())
         standalone = settings.pop("standalone_mode", True)
         run: Callable[..., Any] = super().main

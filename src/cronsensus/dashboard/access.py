@@ -1,6 +1,6 @@
 """Who may see the pages and who may act, and what a browser may do with them.
 
-Without authentication, only a browser on this machine is answered. The check stands before all routes, so that none can
+Without authentication, only a browser on this machine is answered. The check comes before all routes, so that none can
 be forgotten: a request other than GET needs the permission to operate, which a page of another site never has.
 """
 

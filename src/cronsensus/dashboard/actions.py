@@ -30,7 +30,7 @@ from cronsensus.stores.base import Store
 from cronsensus.triggers.zones import load_zone
 
 Text = tuple[Any, ...]
-"""A sentence of the catalogue, and what stands in the places of ``{0}``, ``{1}``."""
+"""A sentence of the catalogue, and the values for ``{0}``, ``{1}``."""
 Given = Mapping[str, str]
 PAGE_ZONE = "page_zone"
 """The key of the zone in which people who look at the page read and type times."""
@@ -72,7 +72,7 @@ class Form:
         seen: the state of the target when the form was shown; another when the form is sent: it is shown again.
         reason: whether a reason must be given.
         fields: what else can be written.
-        asks: fields that must be filled in before there is a preview; sent by GET.
+        asks: fields to fill in before there is a preview; sent by GET.
         rows: the times or runs that it is about, with what would become of each.
         more: how many further rows are not shown.
         refused: why it cannot be done.

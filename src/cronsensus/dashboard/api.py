@@ -53,7 +53,7 @@ Given = Mapping[str, str]
 
 
 class NotThereError(LookupError):
-    """The object that was asked for does not exist."""
+    """The requested object does not exist."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -455,7 +455,7 @@ class _Pages:
         return self._form(request, action.form(self.store, _given(request) | {PAGE_ZONE: _zone(request).name}))
 
     async def run_action(self, request: Request) -> Response:
-        """Do it, if what the form showed still stands."""
+        """Carry out an action, if its target has not changed since the form was shown."""
         fields = await read_form(request)
         return await run_in_threadpool(self._act_alone, request, fields)
 

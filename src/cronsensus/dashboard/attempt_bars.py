@@ -11,7 +11,7 @@ from cronsensus.model.occurrence import RunView
 HEAD, ROW = 24, 34
 MOST_BARS = 12
 _LEFT, _WIDTH = 2.0, 80.0
-"""Behind the last bar there is room for a word."""
+"""The margin, and the width of the bars: after the last bar there is room for a word."""
 _LEAST_WIDTH = 0.4
 _KIND_OF_END = {"succeeded": "ok", "failed": "fail", "retry": "retry", "crashed": "crash", None: "run"}
 _STEPS = tuple(
@@ -35,7 +35,7 @@ class AttemptBar:
 
 @dataclass(frozen=True, slots=True)
 class AttemptBars:
-    """The picture; ``ticks``: where a time since the beginning stands; ``hidden``: attempts before the first bar."""
+    """The picture; ``ticks``: positions of times since the beginning; ``hidden``: attempts before the first bar."""
 
     bars: tuple[AttemptBar, ...]
     ticks: tuple[tuple[float, timedelta], ...]

@@ -66,7 +66,7 @@ class Audits:
 
     @property
     def last(self) -> Audited | None:
-        """The last audit; ``None``: nobody has asked for any."""
+        """The last audit; ``None``: none was requested yet."""
         return None if self._last is None else self._last[0]
 
     def make_audit(self, store: Store, span: str) -> Audited | None:

@@ -35,7 +35,7 @@ _NTH = {1: "第一个", 2: "第二个", 3: "第三个", 4: "第四个", 5: "第�
 
 
 def schedule_in_chinese(trigger: Trigger) -> str:
-    """Return a schedule in Chinese; one of a kind that is not ours stays as it describes itself."""
+    """Return a schedule in Chinese; a trigger of a user's own class keeps its own description."""
     match trigger:
         case At():
             return f"仅一次：{format_instant(trigger.instant)}{_bounds(None, None, trigger.jitter)}"

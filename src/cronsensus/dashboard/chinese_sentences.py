@@ -230,7 +230,7 @@ class Chinese(Language):
 
 
 def duration_in_chinese(text: str) -> str:
-    """Return a duration that was said in English, ``11m 1s``."""
+    """Translate a duration that is text in English: ``11m 1s``."""
     return _UNIT.sub(lambda match: f"{match[1]} {UNITS[match[2]]}", text)
 
 

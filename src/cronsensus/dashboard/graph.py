@@ -122,7 +122,7 @@ def graph_svg(page: GraphPage, t: Words, base: str) -> Markup:
 def arrange_columns(graph: Graph) -> list[list[Slot]]:
     """Return the slots of each layer, from the top: jobs, and lanes for edges that pass the layer.
 
-    Jobs with the same upstreams stand together, near them: so fewer edges cross, and none passes behind a job.
+    Jobs with the same upstreams are placed together, near them: so fewer edges cross, and none passes behind a job.
     """
     depth = {job: layer for layer, jobs in enumerate(graph.layers) for job in jobs}
     columns: list[list[Slot]] = [list(jobs) for jobs in graph.layers]

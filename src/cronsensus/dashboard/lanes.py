@@ -96,7 +96,7 @@ class NotRun:
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """A job that is due within the hour; ``xs``: where its times stand."""
+    """A job that is due within the hour; ``xs``: the positions of its times."""
 
     job: str
     y: int
@@ -181,7 +181,7 @@ def _is_of_the_hour(node: NodeState, since: datetime) -> bool:
 
 
 def _x(at: datetime, now: datetime) -> float:
-    """Return where an instant stands: now is in the middle."""
+    """Return the position of an instant, in percent: now is in the middle."""
     return round(50 + 50 * ((at - now) / HOUR), 2)
 
 

@@ -40,7 +40,7 @@ class Standing:
     """The count of nodes: how many are alive, and which are missing.
 
     Attributes:
-        gone: names of nodes that died or stand still, with the time since when, the newest first.
+        gone: names of nodes that died or are stopped, each with the time since when; the newest first.
     """
 
     alive: int

@@ -76,8 +76,8 @@ class Plot:
     """How long the last runs took.
 
     Attributes:
-        lines: p50 and p95, each with where it stands.
-        scale: durations of the axis, likewise, from the lowest.
+        lines: p50 and p95, each with its position.
+        scale: durations of the axis with their positions, from the lowest.
         dates: moments of the other axis, in percent.
     """
 

@@ -62,7 +62,7 @@ class JobRow:
 
     @property
     def last(self) -> Verdict | None:
-        """The newest verdict, or where the newest occurrence stands."""
+        """The newest verdict, or the state of the newest occurrence."""
         return self.strip[-1] if self.strip else None
 
 
@@ -133,7 +133,7 @@ def _trouble(cells: Sequence[Verdict]) -> str:
 
 
 def read_job_page(store: Store, index: JobIndex, *, after: str = "", words: str = "", only: str = "") -> JobPage:
-    """Return a page of jobs whose name, function or schedule holds each of ``words``; those in trouble stand first.
+    """Return a page of jobs whose name, function or schedule contains each of ``words``; those in trouble come first.
 
     Args:
         store: has the jobs.
@@ -160,7 +160,7 @@ def _candidates(
 ) -> tuple[list[JobView], str | None]:
     """Return a page of jobs that may match, and one job more; and the last name that was read, if others follow.
 
-    Jobs beyond those are not checked: the page says so, and the next page goes on from that name.
+    Jobs beyond those are not checked: the page shows that, and the next page goes on from that name.
     """
     if only == "failing":
         failed = store.occurrences(OccurrenceFilter(states=(State.FAILED,)), limit=_MOST_FAILURES)

@@ -31,7 +31,7 @@ _MOST_WORDS = 8
 def read_search(
     query_values: Mapping[str, str], now: datetime, *, batch: int | None = None, zone: tzinfo = UTC
 ) -> RunSearch:
-    """Return the search that a query asks for; times without an offset are of ``zone``.
+    """Return the search of a query string; times without an offset are of ``zone``.
 
     Raises:
         InvalidOption: a state, an origin, an order or a time is invalid.

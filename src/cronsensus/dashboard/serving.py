@@ -134,7 +134,7 @@ class Server:
             # On lower levels it logs each malformed request, which anybody can send.
             log_level=logging.ERROR,
             lifespan="off",
-            # For a page that a store keeps waiting; streams of open pages end when they are told.
+            # For a page that waits for the store; streams of open pages end when the server stops.
             timeout_graceful_shutdown=1,
         )
         self._server = _Uvicorn(settings, stopping)

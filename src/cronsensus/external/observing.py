@@ -108,7 +108,7 @@ class Observation:
 
     def _open(self) -> None:
         """Open the store before the first record: making its tables at a shutdown would take too long."""
-        with contextlib.suppress(Exception):  # told when it is to be written
+        with contextlib.suppress(Exception):  # shown when it is written
             self._ours._opened.ready()  # noqa: SLF001 - as a guard does
 
     def _write(self) -> None:

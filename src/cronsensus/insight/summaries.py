@@ -63,7 +63,7 @@ def job_next(view: JobView, now: datetime, zone: tzinfo = UTC) -> tuple[str, str
 
 
 def run_result(occurrence: Occurrence, now: datetime) -> str:
-    """Return how an occurrence ended, and when; or where it stands."""
+    """Return how an occurrence ended, and when; or its present state."""
     text = str(occurrence.state)
     if occurrence.finished_at is not None:
         text += f" {time_since(occurrence.finished_at, now)}"

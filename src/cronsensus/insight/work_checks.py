@@ -185,7 +185,7 @@ def check_jobs(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
 
 
 def check_standstills(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
-    """Find jobs that wait longer than their triggers say."""
+    """Find jobs that stand still: they wait beyond their next nominal time."""
     standstills = list(every_standstill(store, zone))
     for standstill in standstills[:_MOST_SHOWN]:
         yield Check(

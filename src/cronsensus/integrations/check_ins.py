@@ -130,7 +130,7 @@ def slug_of(job: str) -> str:
 
 
 def monitor_of(spec: JobSpec) -> dict[str, Any] | None:
-    """Return a job's definition as Sentry wants it; ``None``: it cannot say such a schedule."""
+    """Return a job's definition as Sentry wants it; ``None``: Sentry has no such schedule."""
     trigger, policies = spec.trigger, spec.policies
     schedule = _schedule_of(trigger)
     if schedule is None:
@@ -176,7 +176,7 @@ def _listen(scheduler: Scheduler, jobs: str | Sequence[str], send_check_in: Tell
 
     @scheduler.on(RunEnded)
     def ended(event: RunEnded) -> None:
-        # What is tried again, given back or taken over has not ended.
+        # A run that is retried, released or taken over has not ended.
         if (status := _STATUS_OF_END.get(event.end)) is not None and is_meant(event):
             send_check_in(event, status)
 
@@ -193,7 +193,7 @@ class _Pinging:
         self._failed = False
 
     def send(self, url: str, body: bytes) -> None:
-        """Ping soon; asked by the thread of the subscribers alone."""
+        """Ping soon; called only by the thread of the subscribers."""
         self._idle.clear()
         self._waiting.append((url, body))
         self._asked.set()
@@ -214,7 +214,7 @@ class _Pinging:
         for pause in (*RETRY_PAUSES, None):
             try:
                 ping_url(url, body)
-            except Exception as error:  # noqa: BLE001 - told; the next ping may arrive
+            except Exception as error:  # noqa: BLE001 - logged; the next ping may arrive
                 if pause is not None and _may_arrive_later(error):
                     self._paused.wait(pause)
                     continue

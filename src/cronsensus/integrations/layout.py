@@ -15,7 +15,7 @@ WIDTH = 88
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call: what stands before its parenthesis, and its arguments."""
+    """A call: the text before its parenthesis, and its arguments."""
 
     head: str
     arguments: Sequence[str | Call]

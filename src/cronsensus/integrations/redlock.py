@@ -10,7 +10,7 @@
 
 Why the token grows from holder to holder: the next holder's majority shares a server with the majority that kept this
 holder's token. On that server the next holder got the lock after this holder's time was over, so it reads the token. A
-server that was restarted empty has lost both. Then its clock stands in: no token is less than the time in microseconds,
+server that was restarted empty has lost both. Then its clock is used instead: no token is less than the time in microseconds,
 so the token grows as long as the servers' clocks differ by less than the time between two holders.
 
 The limits are in ``docs/locks.md``: nothing here is safe against clocks that jump, or a server that loses data.
@@ -52,7 +52,7 @@ TIE_PAUSE = (0.003, 0.03)
 The upper bound doubles with each tie, so that the same processes do not collide again."""
 MOST_TIES = 4
 TOKEN_KEPT = timedelta(days=7)
-"""The time for which a server keeps the last token of an unused lock; then its clock stands in."""
+"""The time for which a server keeps the last token of an unused lock; then its clock is used instead."""
 _MILLISECOND = timedelta(milliseconds=1)
 
 # KEYS: the lock, its last token, its channel. A lock's value names its holder.
@@ -250,7 +250,7 @@ class RedlockBackend(LockBackend):
             renewal.cancel()
 
     def is_held(self, lease: Lease) -> bool:
-        """Whether a majority says that it is ours."""
+        """Whether this lease holds the lock at a majority."""
         value = _holder(lease)
         call = self._masters.ask(
             _HOLDER_SCRIPT, self._keys(lease.name), enough=self._decided(lambda holder: holder == value)
@@ -289,7 +289,7 @@ class RedlockBackend(LockBackend):
         )
 
     def _decided(self, is_yes: Callable[[Any], bool]) -> Callable[[MajorityCall], bool]:
-        """Return what says whether a majority has said yes; or none can any more, as a majority has made sure."""
+        """Return a condition for the end of a call: a majority answered yes, or no majority can any more."""
 
         def decided(so_far: MajorityCall) -> bool:
             quorum, answered, yes = self._masters.quorum, len(so_far.answers), self._count(so_far, is_yes)
@@ -304,7 +304,7 @@ class RedlockBackend(LockBackend):
         return sum(is_yes(answer) for answer in call.answers.values())
 
     def _majority_of(self, call: MajorityCall) -> bool:
-        """Whether a majority said yes.
+        """Whether a majority answered yes.
 
         Raises:
             StoreUnavailable: too few answered to say.

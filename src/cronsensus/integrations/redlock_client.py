@@ -201,8 +201,8 @@ class Masters:
             script: run by each.
             keys: of the script.
             arguments: of the script.
-            enough: says of the answers so far whether more could change anything.
-            worth_asking_for: seconds after which a server that has not come to it need not be asked any more.
+            enough: whether the answers so far suffice, so that more could change nothing.
+            worth_asking_for: seconds after which a server that has not started the script skips it.
             hurried: do not wait for slow ones once a majority has answered without agreeing.
         """
         call = MajorityCall(len(self._all), enough)

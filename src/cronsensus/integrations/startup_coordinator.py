@@ -45,7 +45,7 @@ class StartupCoordinator:
             likewise, in that folder.
         lock_dir: of the lock files. Defaults to ``TASK_LOCK_DIR``, and else to a folder of this user's among the
             system's temporary files.
-        fallback: ``"file"``: go on with files, and say so, when the store cannot be reached. ``None``: raise.
+        fallback: ``"file"``: go on with files, with a warning, when the store cannot be reached. ``None``: raise.
         single_instance: all workers are on this host, so a dead one is seen at once. Defaults to
             ``SINGLE_INSTANCE_MODE``, and else to true. ``False``: several hosts; the lock is the store's, and only its
             TTL covers a crash.

@@ -254,7 +254,7 @@ class Definitions:
             trigger: as for ``job``.
             name: unique in the namespace.
             args: JSON values that each run passes by position, unless it was enqueued with others.
-            kwargs: likewise, by name.
+            kwargs: the same, by name.
             replace: change a job of that name that was added before with another definition.
             by: the operator, for the trail; defaults to this node's name.
             policies: as for ``job``.

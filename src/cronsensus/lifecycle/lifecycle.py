@@ -222,7 +222,7 @@ class Lifecycle:
         return await asyncio.shield(start_on_a_thread(self.stop, drain_timeout))
 
     def run(self, drain_timeout: Duration | None = None, *, wait: Duration = 0) -> bool:
-        """Take part until told to stop: the whole of a worker's main program.
+        """Run a node until a signal stops it: the whole main program of a worker.
 
         SIGTERM or SIGINT drains (so does ``cronsensus nodes drain``): nothing new is taken, running jobs may go on for
         ``drain_timeout``. A second signal leaves at once, giving back what runs. A third ends the process where it

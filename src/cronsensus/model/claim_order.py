@@ -3,7 +3,7 @@
 By ``priority``, the highest first. Within a priority by class, so that a batch or a long queue does not hold up the
 schedule::
 
-    0  what the schedule, a person or a start-up asked for, and a batch whose items are done
+    0  runs of the schedule, of people and of start-up tasks, and a batch whose items are done
     1  what was enqueued
     2  items of a batch, and what was backfilled
 

@@ -89,7 +89,7 @@ class Identity:
 
     Attributes:
         id: a random text.
-        since: when the store began, so that its ledger tells of nothing earlier; ``None``: that is lost.
+        since: when the store was made; its ledger has nothing earlier. ``None``: that is lost.
     """
 
     id: str

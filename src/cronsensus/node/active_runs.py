@@ -156,7 +156,7 @@ class ActiveRuns:
     def list_overruns(self) -> list[timedelta | None]:
         """Return how far each run that takes a slot has exceeded its time; ``None`` if its job has no limit.
 
-        For attempts that were given up, single times are not known: the last timeouts, as many, stand for them.
+        For attempts that were given up, single times are not known: as many of the last timeouts are used instead.
         """
         now, given_up = self._clock.monotonic(), self.given_up
         running = [(run.claim.spec, now - run.since) for _, run in self._list_running()]

@@ -134,7 +134,7 @@ def note_work(memory: Memory, facts: Facts, now: float, *, want: int, claimed: i
         memory: as it was before.
         facts: as they are now.
         now: monotonic seconds.
-        want: how many runs it asked for, without those to reserve.
+        want: how many runs it wanted to claim, without those to reserve.
         claimed: how many were claimed.
         pending_again: whether an occurrence that this step reported is pending again, sooner than any look has shown.
     """

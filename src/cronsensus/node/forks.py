@@ -30,7 +30,7 @@ def leave_if_forked(process: int, error: BaseException | None = None) -> None:
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
     elif error is not None:
         code = 1
-        with contextlib.suppress(BaseException):  # the process ends, and has said what it could
+        with contextlib.suppress(BaseException):  # the process ends, and has reported what it could
             traceback.print_exception(error)
     try:
         if sys.stderr is not None:
@@ -101,7 +101,7 @@ class Stepwise:
 
 
 def own_selector() -> selectors.BaseSelector:
-    """Return what waits for a loop of ours in this process; in a forked child it ends that child.
+    """Return a function that waits for a loop of a node in this process; in a forked child it ends that child.
 
     A task that a job has made may fork, too, and goes back to the loop by itself.
     """

@@ -327,7 +327,7 @@ class Node:
                 if self._left:  # ``close`` took the connection away under the driver's hands
                     _log.debug("the last round was cut off by the stop: %r", error)
                     return
-                # The loop outlives any mistake of ours: a node without rounds is worse than an error in the log.
+                # The loop outlives any bug of the library: a node without rounds is worse than an error in the log.
                 _log.exception("a mistake in cronsensus; please report it. The node goes on")
                 wait = BUG_PAUSE
             self._in_round = 0

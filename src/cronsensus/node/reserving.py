@@ -1,7 +1,7 @@
 """Decide when a node reserves claims, gathers results, and releases reserved claims. Pure.
 
 A strategy beside ``decide``: with ``Memory.pace = None`` nothing is ever reserved, and all else stays the same.
-``pace`` says how many claims are reserved.
+``pace`` computes how many claims are reserved.
 """
 
 from __future__ import annotations

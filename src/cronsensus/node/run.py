@@ -95,7 +95,7 @@ class BaseRun:
 
         Made of namespace, job, and nominal time or key. It is the same for each attempt, after a takeover, and for a
         backfill or an operator's retry of the same nominal time. Any other work in the same store has another text.
-        (Applications with the same namespace in different stores have to tell themselves apart.) An operator's retry of
+        (Applications with the same namespace in different stores must add what differs.) An operator's retry of
         enqueued work has a new text, because it has a new key.
         """
         return idempotency_key(self.namespace, self.job, self.key, self.scheduled_for)
@@ -263,7 +263,7 @@ class BaseRun:
             self._run_transaction.types = types
 
     def effective_ending(self, ending: Ending) -> Ending:
-        """Return the ending that counts: a committed transaction stands, whatever the code did afterwards."""
+        """Return the ending to report: a committed transaction counts, whatever the code did afterwards."""
         return ending if self._run_transaction is None else self._run_transaction.effective_ending(ending)
 
     def was_cut_off(self, error: BaseException) -> bool:

@@ -53,7 +53,7 @@ class RunEvents:
         claim = self._begun.pop((answer.id, answer.token), None)
         if claim is None or not self._bus.has_subscribers(RunEnded):
             return
-        # It may have ended otherwise than it said: committed by a transaction of its own.
+        # It may have ended otherwise than reported: committed by a transaction of its own.
         as_said = answer.state is ended.state
         end: RunEnd | Literal["refused"] = _ENDS.get(answer.state, "refused")
         if as_said and is_snoozed(ended.then):

@@ -85,7 +85,7 @@ class Startups:
             on_error: ``"free"``: another worker may try; ``"keep"``: no worker of this generation tries again.
             max_crashes: of the runner, after which it is failed. ``None``: no limit.
             keep: how long it is remembered. Defaults to ten years.
-            name: tells tasks apart. Defaults to the function's own.
+            name: unique among the tasks. Defaults to the function's own.
             unknown: refused, with the option that was probably meant.
 
         Raises:

@@ -329,7 +329,7 @@ class Guard:
                 in_background=in_background,
             )
         if in_time and full:
-            # APScheduler itself tells the listeners.
+            # APScheduler itself sends the event.
             self._ask(
                 participant, job, in_time, "full",
                 lambda answer: self._wait_if_early(executor, job, in_time, named_at, answer),
@@ -501,7 +501,7 @@ class Guard:
             at_once = self._announced.pop(view.id, self) is None
             if isinstance(error, MaxInstancesReachedError):
                 if at_once:
-                    raise  # APScheduler tells its listeners
+                    raise  # APScheduler sends the event
             elif isinstance(error, RuntimeError) and "shutdown" in str(error):  # as concurrent.futures says
                 self._name_no_more(error)
             else:

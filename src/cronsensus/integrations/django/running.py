@@ -19,7 +19,7 @@ from cronsensus.run import Run
 def mind_connections(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that closes Django's connections that are over their age before and after each run.
 
-    Without a run, in a test say, it is the function itself: closing would end the test's own transaction.
+    Called without a run, as in a test, it closes nothing: that would end the test's own transaction.
     """
     if inspect.iscoroutinefunction(function):
 

@@ -1,4 +1,4 @@
-"""The decorator, its options, and the process that runs until it is told to stop."""
+"""``consumer``: the decorator and its options; and the process that consumes until a signal stops it."""
 
 from __future__ import annotations
 

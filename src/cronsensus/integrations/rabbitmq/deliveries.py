@@ -152,7 +152,7 @@ class Deliveries:
             self._delay(delivery)
 
     def forget_unbegun(self) -> None:
-        """Forget the deliveries of a lost connection that nobody works on: the broker delivers them again."""
+        """Forget the deliveries of a lost connection that have not started: the broker delivers them again."""
         with self._lock:
             self._waiting.clear()
             self._by_key = {key: delivery for key, delivery in self._by_key.items() if delivery.place is Place.BUSY}
@@ -288,7 +288,7 @@ class Deliveries:
 
     def _run_next(self) -> None:
         with self._lock:
-            if not self._ready:  # all were given back
+            if not self._ready:  # all were released
                 return
             delivery, won = self._ready.popleft()
         self._limit.check_count(delivery.message, won.claim.attempt)

@@ -1,4 +1,4 @@
-"""Threads for ``asyncio.to_thread`` on a loop of ours that the interpreter does not wait for at its end."""
+"""Daemon threads for ``asyncio.to_thread`` on a node's own loop: the interpreter does not wait for them at exit."""
 
 from __future__ import annotations
 
