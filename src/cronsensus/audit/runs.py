@@ -54,7 +54,7 @@ class Sessions:
     def dead_for(self, session: str | None, since: datetime) -> tuple[timedelta, str] | None:
         """Return for how long a session has been dead, and how it died; ``None``: alive, or unknown.
 
-        ``since`` is the start of its run, which is used in place of the death of a session that the store no longer knows.
+        ``since`` is the start of its run, which is used as the time of death of a session that the store does not know.
         """
         if self._now is None:
             living = self._store.sessions(limit=MOST_SESSIONS)

@@ -10,8 +10,8 @@
 
 Why the token grows from holder to holder: the next holder's majority shares a server with the majority that kept this
 holder's token. On that server the next holder got the lock after this holder's time was over, so it reads the token. A
-server that was restarted empty has lost both. Then its clock is used instead: no token is less than the time in microseconds,
-so the token grows as long as the servers' clocks differ by less than the time between two holders.
+server that was restarted empty has lost both. Then its clock is used instead: no token is less than the time in
+microseconds, so the token grows as long as the servers' clocks differ by less than the time between two holders.
 
 The limits are in ``docs/locks.md``: nothing here is safe against clocks that jump, or a server that loses data.
 """

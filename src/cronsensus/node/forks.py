@@ -1,8 +1,8 @@
-"""A job that forks comes back twice; only the first of the two may speak for it.
+"""End a forked child that returns from a job into the node's code: only the parent may report the run.
 
 A forked child is a copy of the node's process with one thread. It has the node's table of runs, its event loop (with
-the very same descriptor to wait at) and its connections, and nothing of that is its own. So where a job's code comes
-back to ours in another process than it was called in, that process ends. What the child does before is its own affair:
+the very same descriptor to wait at) and its connections, and none of these belongs to it. So if a job's code returns
+to the library in another process than it was called in, that process ends. Before that the child may do anything:
 ``os.fork``, ``multiprocessing``, a daemon.
 """
 
@@ -101,7 +101,7 @@ class Stepwise:
 
 
 def own_selector() -> selectors.BaseSelector:
-    """Return a function that waits for a loop of a node in this process; in a forked child it ends that child.
+    """Return the selector of a node's own loop; in a forked child its wait ends that child.
 
     A task that a job has made may fork, too, and goes back to the loop by itself.
     """

@@ -9,9 +9,9 @@
 A failure of the store is no failure of the function: its effects are undone, and the attempt ends as if its node had
 crashed.
 
-A commit cannot be undone. So when the run has ended, ``effective_ending`` returns what to report: for a committed transaction,
-success, whatever the code did afterwards; if the commit is unknown here, *no* success. That is no risk: if the run did
-succeed, the store answers so, and changes nothing.
+A commit cannot be undone. So when the run has ended, ``effective_ending`` returns what to report: for a committed
+transaction, success, whatever the code did afterwards; if it is not known whether it was committed, *no* success. That
+is no risk: if the run did succeed, the store answers that, and changes nothing.
 """
 
 from __future__ import annotations
