@@ -11,13 +11,13 @@ from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_trail_entry
 from cronsensus.timing.instants import format_instant, parse_instant
 
-MOST = 10_000
+MOST_ENTRIES = 10_000
 MOST_NOTES = 20
 
 
 def losses(store: Store) -> list[TrailEntry]:
     """Return the losses that the trail records, newest first."""
-    trail = islice(every_trail_entry(store, ""), MOST)
+    trail = islice(every_trail_entry(store, ""), MOST_ENTRIES)
     return [entry for entry in trail if entry.action in {LOST_MOMENT, STORE_EMPTIED}]
 
 

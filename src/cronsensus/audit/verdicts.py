@@ -1,9 +1,9 @@
 """Check that each nominal time has exactly one verdict.
 
-The time span is walked in windows of ``WINDOW`` nominal times, so that only a window is in memory at a time. A verdict
-range that is longer than a window is counted by the trigger's own arithmetic instead, so a night of downtime costs as
-little as a minute. A window with more rows than ``MOST_ROWS`` (only a damaged ledger has one) is halved
-until it fits.
+The time span is read in windows of ``WINDOW_TIMES`` nominal times, so that only a window is in memory at a time. A
+verdict range that is longer than a window is counted by the trigger's own arithmetic instead, so a night of downtime
+costs as little as a minute. A window with more rows than ``MOST_ROWS`` (only a damaged ledger has one) is halved until
+it fits.
 
 The verdict of a nominal time is the occurrence that the schedule made; or, if there is neither that nor a range, an
 occurrence that was backfilled ahead of its time. Backfills and an operator's retries beside it are no second verdict:
@@ -32,7 +32,7 @@ from cronsensus.model.states import Origin, State
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_occurrence, every_range
 
-WINDOW = 1000
+WINDOW_TIMES = 1000
 MOST_ROWS = 5000
 MOST_LONG_RANGES = 10_000
 MOST_REREADS = 5
@@ -113,7 +113,7 @@ class Verdicts:
         longs: list[LedgerRange] = []
         for ledger_range in self._ranges(after, until):
             verdict = ledger_range.range
-            if (verdict.count is None or verdict.count > WINDOW) and len(longs) < MOST_LONG_RANGES:
+            if (verdict.count is None or verdict.count > WINDOW_TIMES) and len(longs) < MOST_LONG_RANGES:
                 longs.append(ledger_range)
             if verdict.first <= after or verdict.last > until:
                 continue
@@ -143,7 +143,7 @@ class Verdicts:
             else:
                 self._report.add(self._words.stray(row))
         for other in self._ranges(after, until):
-            if other.range.count is None or other.range.count > WINDOW:
+            if other.range.count is None or other.range.count > WINDOW_TIMES:
                 continue
             begin, end = max(other.range.first, after + MICROSECOND), min(other.range.last, until)
             twice = self._number(begin - MICROSECOND, end)
@@ -154,8 +154,8 @@ class Verdicts:
         """Judge (after, until] window by window."""
         position = after
         while position < until:
-            times = self._nominals.list_times(position, until, WINDOW)
-            end = times[-1] if len(times) == WINDOW else until
+            times = self._nominals.list_times(position, until, WINDOW_TIMES)
+            end = times[-1] if len(times) == WINDOW_TIMES else until
             ledger_part = self._read(position, end)
             while ledger_part is None:
                 end = position + max((end - position) // 2, MICROSECOND)

@@ -20,7 +20,7 @@ from cronsensus.timing.instants import from_micros, to_micros
 
 OBSERVED_NAME = "observed"
 """The job of the guarded function whose results are the records."""
-_JOB = f"once:{OBSERVED_NAME}"
+_OBSERVED_JOB = f"once:{OBSERVED_NAME}"
 _PAGE = 500
 
 
@@ -82,7 +82,7 @@ def _count(store: Store, job: str, ran: Counter[int]) -> ObservedJob:
 
 
 def _records(store: Store) -> Iterator[dict[str, Any]]:
-    for run in _pages(store, OccurrenceFilter(job=_JOB, states=(State.SUCCEEDED,))):
+    for run in _pages(store, OccurrenceFilter(job=_OBSERVED_JOB, states=(State.SUCCEEDED,))):
         if run.result is not None:
             yield loads(run.result)
 

@@ -11,7 +11,7 @@ from cronsensus.model.session import SessionView
 from cronsensus.once.identity import is_same_function
 
 _MOST_NAMED = 3
-_LONGEST = 60
+_LONGEST_FUNCTION = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class TwiceDeclared:
     def sentence(self) -> str:
         """The nodes and their functions, without a full stop."""
         declarers = " and by ".join(
-            f"{shorten(function, _LONGEST)} on {node}" for function, node in self.declared[:_MOST_NAMED]
+            f"{shorten(function, _LONGEST_FUNCTION)} on {node}" for function, node in self.declared[:_MOST_NAMED]
         )
         return f"{self.job} is declared by {declarers}: each of its times runs in whichever is first"
 

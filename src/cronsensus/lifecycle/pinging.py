@@ -19,7 +19,7 @@ PING_EVERY = 60.0
 """Seconds between two pings."""
 CHECK_EVERY = 1.0
 """Seconds between two checks whether to ping, once a ping is due."""
-TIMEOUT = 5.0
+PING_TIMEOUT = 5.0
 """Seconds that a service may take for a ping."""
 
 _log = Logger("cronsensus.heartbeat")
@@ -29,10 +29,10 @@ def ping_url(url: str, data: bytes | None = None) -> None:
     """Request a URL, which the caller has checked to be http or https; with ``data`` by POST.
 
     Raises:
-        Exception: no 2xx answer within ``TIMEOUT``; ``HTTPError``: another status.
+        Exception: no 2xx answer within ``PING_TIMEOUT``; ``HTTPError``: another status.
     """
     request = urllib.request.Request(url, data=data, headers={"User-Agent": "cronsensus"})  # noqa: S310 - checked
-    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310 - checked
+    with urllib.request.urlopen(request, timeout=PING_TIMEOUT) as answer:  # noqa: S310 - checked
         answer.read(1)
 
 

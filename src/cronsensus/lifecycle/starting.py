@@ -24,7 +24,7 @@ _CLOCK = SystemClock()
 _RANDOM = SystemRandom()  # without a state: a program may have seeded ``random``, and a fork would share its state
 FIRST, LONGEST = 0.1, 2.0
 """First and longest pause between two tries, seconds."""
-LONG = 366 * 86_400.0
+WITHOUT_END = 366 * 86_400.0
 """Seconds from which a wait counts as endless."""
 
 
@@ -61,7 +61,7 @@ class Tries:
             return False
         self._failed += 1
         if self._failed == 1:
-            how_long = "until it is" if remaining > LONG else f"for {remaining:.0f} s"
+            how_long = "until it is" if remaining > WITHOUT_END else f"for {remaining:.0f} s"
             _log.warning("the store is not there yet (%s); trying again %s", error, how_long)
         return True
 

@@ -16,7 +16,7 @@ from cronsensus.timing.clock import Clock
 MOST_LINES = 1_000
 LONGEST_LINE = 4_096
 """Characters of one kept line."""
-OURS = "cronsensus"
+OWN_LOGGERS = "cronsensus"
 
 
 class LineBudget:
@@ -104,8 +104,8 @@ class RunLogHandler(logging.Handler):
         run = current_run()
         if (
             run is None
-            or record.name == OURS
-            or record.name.startswith(OURS + ".")
+            or record.name == OWN_LOGGERS
+            or record.name.startswith(OWN_LOGGERS + ".")
             or getattr(self._inside, "here", False)
         ):
             return
