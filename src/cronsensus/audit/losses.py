@@ -1,4 +1,4 @@
-"""What the store has lost, by the trail: from when on the ledger can be trusted."""
+"""Read from the trail what the store has lost, and from when on the ledger can be trusted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators pruned by hand, whatever ``keep`` says: the audit does not report it as missing."""
+"""Read which times operators may have pruned by hand: the audit does not report those as missing."""
 
 from __future__ import annotations
 

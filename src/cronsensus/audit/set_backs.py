@@ -1,4 +1,4 @@
-"""When the store's clock was set back, and schedules after it: times in these spans are less certain."""
+"""Read when the store's clock and schedules were set back: in these spans the order of times is not certain."""
 
 from __future__ import annotations
 

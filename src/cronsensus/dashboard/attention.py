@@ -48,7 +48,7 @@ class Attention:
         example: a run that shows it, mostly the newest.
         usual: the usual duration, or the limit that is set.
         blocked: jobs that did not run because this job failed.
-        ended: it is over; ``text`` has no time of its own, so ``at`` is shown.
+        ended: its session has ended: ``text`` names no time, so ``at`` is shown.
         recovered: the job has succeeded since.
         elsewhere: only another program can run it.
     """

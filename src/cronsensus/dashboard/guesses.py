@@ -1,4 +1,4 @@
-"""Wrong passwords: their senders are logged, and slowed down."""
+"""Log and slow down the senders of wrong passwords."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python's texts and calls as ruff would lay them out, so that what is printed need not be formatted. Pure."""
+"""Write Python literals and calls in ruff's format, for programs that are generated. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The start of a node, and its tries while the store is not there yet.
+"""Start a node, and try again while the store cannot be reached yet.
 
 A server may start beside the application, or be replaced just now. A start is tried again only after an error that may
 pass; any other error ends it at once. If the caller does not wait, ``StoreWait`` makes the further tries.

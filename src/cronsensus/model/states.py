@@ -1,4 +1,4 @@
-"""The states of an occurrence, drawn once.
+"""The states of an occurrence, and the transitions between them.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Django around a run: close old connections, and commit the end of a run with ``atomic``."""
+"""Close Django's old connections around a run, and commit the end of a run with ``atomic``."""
 
 from __future__ import annotations
 
