@@ -1,4 +1,4 @@
-"""Draw the half hours of a job in the picture of a day, as SVG; for a thousand of them a template is five times slower."""
+"""Draw the half hours of a job in the picture of a day, as SVG: a template is five times slower for a thousand."""
 
 from __future__ import annotations
 
