@@ -118,14 +118,14 @@ class Enqueuing:
             PayloadMismatch: other arguments stand under the key of a call; all the other calls were enqueued.
             StoreError: the store could not do it.
         """
-        wanted = self._acts.add_headers([require_call(call) for call in calls])
-        if any(one.item.key is None for one in wanted):
+        checked = self._acts.add_headers([require_call(call) for call in calls])
+        if any(call.item.key is None for call in checked):
             refuse_while_loading("enqueues")
-        made: list[Enqueued] = []
-        for index in range(0, len(wanted), MOST_AT_ONCE):
-            made += self._enqueue_calls(wanted[index : index + MOST_AT_ONCE])
-        self._raise_mismatch(wanted, made)
-        return [self._acts.handle_of(one) for one in made]
+        enqueued: list[Enqueued] = []
+        for index in range(0, len(checked), MOST_AT_ONCE):
+            enqueued += self._enqueue_calls(checked[index : index + MOST_AT_ONCE])
+        self._raise_mismatch(checked, enqueued)
+        return [self._acts.handle_of(run) for run in enqueued]
 
     @twin(enqueue_many)
     def aenqueue_many(self) -> None:
