@@ -188,7 +188,7 @@ class Access:
         return _Answer(status, text, ((b"cache-control", b"no-store"),))
 
     async def _authorize_request(self, scope: Scope) -> _Answer | None:
-        """Write the sender and the permission into ``scope``; return the answer if it is refused, ``None`` if it may pass."""
+        """Write the sender and the permission into ``scope``; return an answer if the request may not pass."""
         from starlette.requests import Request
 
         auth = self._auth
@@ -225,7 +225,7 @@ class Access:
         return None
 
     def _ask_for(self, auth: Password | Token, request: Request) -> _Answer | None:
-        """Ask for the password or token; ``None``: the request may pass, for the style of the sign-in page is public."""
+        """Ask for the password or token; ``None``: it may pass, for the style of the sign-in page is public."""
         if request.method in _SAFE and _path(request.scope).startswith(_STATIC):
             request.scope[_PERMISSION] = "read"
             return None

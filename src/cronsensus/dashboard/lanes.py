@@ -39,6 +39,17 @@ class _Attempt(NamedTuple):
     end: str | None
 
 
+class _Mark(NamedTuple):
+    """Nominal times that ran nowhere, before they have a place in the picture."""
+
+    at: datetime
+    state: str
+    job: str
+    count: int
+    run: int | None
+    reason: str
+
+
 @dataclass(slots=True, kw_only=True)
 class Bar:
     """An attempt, or ``count`` short attempts of the same job that would touch each other."""
@@ -289,19 +300,19 @@ def _takeovers(
 
 
 def _add_not_run(lanes: Lanes, glances: Sequence[Glance], ranges: Iterable[LedgerRange], now: datetime) -> None:
-    marks: list[tuple[datetime, str, str, int, int | None, str]] = [
-        (glance.scheduled_for or glance.due_at, str(glance.state), glance.job, 1, glance.id, glance.reason or "")
+    marks = [
+        _Mark(glance.scheduled_for or glance.due_at, str(glance.state), glance.job, 1, glance.id, glance.reason or "")
         for glance in glances
         if glance.started_at is None and glance.state in _NEVER_RAN
     ]
     marks += [
-        (verdicts.last, str(verdicts.state), job, verdicts.count or 1, None, verdicts.reason)
+        _Mark(verdicts.last, str(verdicts.state), job, verdicts.count or 1, None, verdicts.reason)
         for job, verdicts in ((ledger_range.job, ledger_range.range) for ledger_range in ranges)
     ]
-    marks = [mark for mark in marks if now - HOUR <= mark[0] <= now]
-    lanes.not_run_count = sum(mark[3] for mark in marks)
+    marks = [mark for mark in marks if now - HOUR <= mark.at <= now]
+    lanes.not_run_count = sum(mark.count for mark in marks)
     labelled = set[bool]()
-    for at, state, job, count, run, reason in sorted(marks, key=lambda mark: mark[0], reverse=True)[:50]:
+    for at, state, job, count, run, reason in sorted(marks, key=lambda mark: mark.at, reverse=True)[:50]:
         missed = state == "missed"
         y = lanes.not_run_y + (22 if missed else 46)
         x = _x(at, now)

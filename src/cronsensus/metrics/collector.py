@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 from cronsensus.errors import CronsensusError, InvalidOption
 from cronsensus.metrics.counting import Counting, counting_of, shares_a_folder
-from cronsensus.metrics.reading import Reader, Reading, rows_of
+from cronsensus.metrics.reading import Reader, Reading, list_series
 from cronsensus.process.forking import register_for_forks
 from cronsensus.process.logger import Logger
 from cronsensus.scheduler import Scheduler
@@ -88,7 +88,7 @@ class Metrics:
         In its multiprocess mode without the counters: its own collector finds those in the folder.
         """
         if (page := self._read_store()) is not None:
-            for name, description, label, values in rows_of(page.reading):
+            for name, description, label, values in list_series(page.reading):
                 family = GaugeMetricFamily(f"cronsensus_{name}", description, labels=[label] if label else [])
                 for key, value in values:
                     family.add_metric([key] if label else [], value)
@@ -151,7 +151,7 @@ def _text_of(families: Iterable[Metric]) -> bytes:
 
 def _format_text(reading: Reading) -> bytes:
     lines: list[str] = []
-    for name, description, label, values in rows_of(reading):
+    for name, description, label, values in list_series(reading):
         lines += f"# HELP cronsensus_{name} {description}", f"# TYPE cronsensus_{name} gauge"
         begin = f"cronsensus_{name}" + (f'{{{label}="' if label else "")
         lines += [

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from itertools import islice
+from typing import NamedTuple
 
 from cronsensus.alerts.conditions import find_node_conditions
 from cronsensus.alerts.events import RANGE_OVERLAP, Mark, read_events
@@ -245,33 +246,51 @@ def _find_oldest(store: Store, now: datetime) -> float:
     return max([0.0, *ages])
 
 
-def rows_of(reading: Reading) -> Iterator[tuple[str, str, str | None, list[tuple[str, float]]]]:
-    """Yield what is shown: name, help, name of the label if there is one, and values by label."""
+class Series(NamedTuple):
+    """A metric as a scrape shows it.
+
+    Attributes:
+        label: the name of its label; ``None``: it has none.
+        values: the value by the label's value.
+    """
+
+    name: str
+    help: str
+    label: str | None
+    values: list[tuple[str, float]]
+
+
+def list_series(reading: Reading) -> Iterator[Series]:
+    """Yield the series of a reading."""
     jobs = reading.jobs
-    yield (
+    yield Series(
         "job_next_run_timestamp_seconds", "The next nominal time of a job that is not paused.", JOB_LABEL,
         [(job.name, job.next_run.timestamp()) for job in jobs if job.next_run is not None],
     )  # fmt: skip
-    yield (
+    yield Series(
         "job_last_success_timestamp_seconds", "When a run of the job last succeeded, as far as the ledger reaches.",
         JOB_LABEL, [(job.name, job.last_success.timestamp()) for job in jobs if job.last_success is not None],
     )  # fmt: skip
-    yield (
+    yield Series(
         "job_last_failure_timestamp_seconds", "When a run of the job last failed for good.", JOB_LABEL,
         [(job.name, job.last_failure.timestamp()) for job in jobs if job.last_failure is not None],
     )  # fmt: skip
-    yield (
+    yield Series(
         "job_last_missed_timestamp_seconds", "When a nominal time of the job was last found to be missed.", JOB_LABEL,
         [(job.name, job.last_missed.timestamp()) for job in jobs if job.last_missed is not None],
     )  # fmt: skip
-    yield "job_paused", "1: the job is paused.", JOB_LABEL, [(job.name, float(job.paused)) for job in jobs]
+    yield Series("job_paused", "1: the job is paused.", JOB_LABEL, [(job.name, float(job.paused)) for job in jobs])
     help_text = "1: no node has decided a nominal time of a minute ago, or no success within its overdue=."
-    yield "job_overdue", help_text, JOB_LABEL, [(job.name, float(job.overdue)) for job in jobs]
-    yield "pending", "Occurrences that wait, 10,000 at most.", "queue", [("default", float(reading.pending))]
-    yield "oldest_pending_age_seconds", "How long the oldest that is due has waited.", None, [("", reading.oldest)]
-    yield "slots", "Runs that the nodes with a lease may do at a time.", None, [("", float(reading.slots))]
-    yield "slots_busy", "Runs that there are, 10,000 at most.", None, [("", float(reading.busy))]
-    yield "node_clock_skew_seconds", "How far this host's clock is ahead of the store's.", None, [("", reading.skew)]
+    yield Series("job_overdue", help_text, JOB_LABEL, [(job.name, float(job.overdue)) for job in jobs])
+    yield Series("pending", "Occurrences that wait, 10,000 at most.", "queue", [("default", float(reading.pending))])
+    yield Series(
+        "oldest_pending_age_seconds", "How long the oldest that is due has waited.", None, [("", reading.oldest)]
+    )
+    yield Series("slots", "Runs that the nodes with a lease may do at a time.", None, [("", float(reading.slots))])
+    yield Series("slots_busy", "Runs that there are, 10,000 at most.", None, [("", float(reading.busy))])
+    yield Series(
+        "node_clock_skew_seconds", "How far this host's clock is ahead of the store's.", None, [("", reading.skew)]
+    )
     if reading.node_lost is not None:
         help_text = "When a node was last found dead: its lease ran out, or its process is gone."
-        yield "node_lost_timestamp_seconds", help_text, None, [("", reading.node_lost.timestamp())]
+        yield Series("node_lost_timestamp_seconds", help_text, None, [("", reading.node_lost.timestamp())])
