@@ -45,7 +45,7 @@ class _Mark(NamedTuple):
     at: datetime
     state: str
     job: str
-    count: int
+    times: int
     run: int | None
     reason: str
 
@@ -310,7 +310,7 @@ def _add_not_run(lanes: Lanes, glances: Sequence[Glance], ranges: Iterable[Ledge
         for job, verdicts in ((ledger_range.job, ledger_range.range) for ledger_range in ranges)
     ]
     marks = [mark for mark in marks if now - HOUR <= mark.at <= now]
-    lanes.not_run_count = sum(mark.count for mark in marks)
+    lanes.not_run_count = sum(mark.times for mark in marks)
     labelled = set[bool]()
     for at, state, job, count, run, reason in sorted(marks, key=lambda mark: mark.at, reverse=True)[:50]:
         missed = state == "missed"
