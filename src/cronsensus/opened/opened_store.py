@@ -179,7 +179,7 @@ class OpenedStore:
                 self._outside = OutsideClaims(self.shared(), self._setup.clock, **self._claims_options())
             return Outside(self._outside)
 
-    def _of_claims(self) -> dict[str, Any]:
+    def _claims_options(self) -> dict[str, Any]:
         return {
             "name": self._setup.node_name,
             "heartbeat": self.heartbeat(),
@@ -207,8 +207,8 @@ class OpenedStore:
         ``find_holdings`` returns the locks and guarded calls of the simulated process that calls it.
         """
         nothing_open = {
-            "_given": store, "waits": waits, "_find_holdings": find_holdings, "is_swapped": True, "_opened_as": ("", ""),
-            "_migrated": False,
+            "_given": store, "waits": waits, "_find_holdings": find_holdings, "is_swapped": True,
+            "_opened_as": ("", ""), "_migrated": False,
             **dict.fromkeys(("_store", "_shared", "_heartbeat", "_lock_backend", "_claims", "_outside")),
         }  # fmt: skip
         with self.lock:
