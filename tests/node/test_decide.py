@@ -176,7 +176,7 @@ def test_late_nodes_leave_a_notification_to_those_in_front_and_look_one_after_th
         (True, {"want": 4, "claimed": 3}, {}, (False, True)),
         (True, {}, {}, (True, False)),
         (False, {}, {}, (False, False)),
-        (False, {"again": True}, {}, (False, True)),
+        (False, {"pending_again": True}, {}, (False, True)),
         (False, {}, {"hears_notifications": False}, (False, True)),
     ],
     ids=["as many as wanted: more may wait", "fewer: nothing is left", "more still waits", "the queue is at its end",
@@ -185,7 +185,7 @@ def test_late_nodes_leave_a_notification_to_those_in_front_and_look_one_after_th
 def test_a_look_follows_work_only_where_it_may_show_something_new(
     backlog: bool, done: dict[str, Any], facts: dict[str, Any], after: tuple[bool, bool]
 ) -> None:
-    told: dict[str, Any] = {"want": 0, "claimed": 0, "again": False} | done
+    told: dict[str, Any] = {"want": 0, "claimed": 0, "pending_again": False} | done
     memory = decide.note_work(Memory(**ASLEEP | {"backlog": backlog}), Facts(session="a", **facts), HERE, **told)
     assert (memory.backlog, memory.look_at == HERE) == after
 
