@@ -18,7 +18,7 @@ from cronsensus import Scheduler, errors
 from cronsensus.cli.errors import FAILED, OK, UNREACHABLE, USAGE, code_of
 from cronsensus.config import PREFIX, TABLE, Settings
 from cronsensus.metrics import Metrics
-from cronsensus.metrics.reading import Reading, rows_of
+from cronsensus.metrics.reading import Reading, list_series
 from cronsensus.stores.sql import schema
 from cronsensus.timing.instants import EPOCH
 
@@ -125,7 +125,7 @@ def _metrics() -> Iterator[str]:
     yield "Every series that a scrape may show. How to serve them, and what to watch: [metrics](../metrics.md)."
     yield from ("", "## From the store", "", "The same whichever process is asked: write `max`.", "")
     yield from ("| series | labels | what |", "|---|---|---|")
-    for name, what, label, _ in rows_of(_full_reading()):
+    for name, what, label, _ in list_series(_full_reading()):
         yield f"| `cronsensus_{name}` | {f'`{label}`' if label else ''} | {what} |"
     yield from ("", "## From this process", "", "Each process counts its own: write `sum`.", "")
     yield from ("| series | kind | labels | what |", "|---|---|---|---|")
@@ -154,7 +154,7 @@ def _scrape_after_a_run() -> str:
     metrics = Metrics(scheduler)
     with scheduler:
         work.enqueue().result("10s")
-    stored = {f"cronsensus_{name}" for name, *_ in rows_of(_full_reading())}
+    stored = {f"cronsensus_{name}" for name, *_ in list_series(_full_reading())}
     lines = metrics.page().decode().splitlines()
     return "\n".join(line for line in lines if not line.startswith("# ") or line.split()[2] not in stored)
 

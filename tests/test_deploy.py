@@ -19,7 +19,7 @@ from click import Context
 
 from cronsensus.cli import cli
 from cronsensus.config import load_settings
-from cronsensus.node.node import STUCK_LOOK, STUCK_LOOKS
+from cronsensus.node.node import STUCK_CHECK_EVERY, STUCK_CHECKS
 from cronsensus.timing.durations import parse_duration
 
 ROOT = Path(__file__).parent.parent
@@ -153,7 +153,7 @@ def test_the_unit_starts_a_node_that_tells_systemd_of_itself() -> None:
     understands(words)
     assert service["Type"] == "notify"
     # The node gives up rounds that hang by itself, and says where they were.
-    assert int(service["WatchdogSec"]) > STUCK_LOOK * STUCK_LOOKS
+    assert int(service["WatchdogSec"]) > STUCK_CHECK_EVERY * STUCK_CHECKS
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze here")

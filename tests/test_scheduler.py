@@ -680,7 +680,7 @@ def test_a_second_signal_gives_back_what_runs_and_leaves(tmp_path):
         logging.getLogger("cronsensus.scheduler").addHandler(Tell())
         logging.getLogger("cronsensus.scheduler").setLevel("INFO")
         from cronsensus.lifecycle import signals
-        signals.TOGETHER = 0
+        signals.SAME_SIGNAL_SECONDS = 0
         ended = scheduler.run()
         one = work.options(key="a").enqueue().look()
         say((ended, one.state.value, one.attempt))

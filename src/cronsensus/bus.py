@@ -27,7 +27,7 @@ MOST_WAITING = 10_000
 """Events that wait for subscribers at most; further events are dropped."""
 IDLE_SECONDS = 10.0
 """Seconds that the thread stays without events."""
-LOG_AGAIN = 60.0
+LOG_EVERY = 60.0
 """Seconds between two lines of the log about dropped events."""
 
 _log = Logger("cronsensus.events")
@@ -63,7 +63,7 @@ class Bus:
         self._busy: Subscriber | None = None
         self.dropped: int = 0
         self._logged_dropped = 0
-        self._logged_at = -LOG_AGAIN
+        self._logged_at = -LOG_EVERY
 
     # --- subscribers -------------------------------------------------------------------------------------------------
 
@@ -75,9 +75,13 @@ class Bus:
         """
         kinds = kinds_of(event)
         with self._lock:
-            known = self._subscribers
-            more = {kind: (*known.get(kind, ()), function) for kind in kinds if function not in known.get(kind, ())}
-            self._subscribers = {**known, **more}
+            subscribers = self._subscribers
+            added = {
+                kind: (*subscribers.get(kind, ()), function)
+                for kind in kinds
+                if function not in subscribers.get(kind, ())
+            }
+            self._subscribers = {**subscribers, **added}
 
     def off(self, event: str | type[Event], function: Subscriber) -> bool:
         """Call ``function`` no more with such events; ``False``: it was not subscribed.
@@ -87,16 +91,16 @@ class Bus:
         """
         kinds = kinds_of(event)
         with self._lock:
-            before = self._subscribers
-            remaining = {
-                kind: tuple(subscribed for subscribed in those if kind not in kinds or subscribed != function)
-                for kind, those in before.items()
+            subscribers = self._subscribers
+            kept = {
+                kind: tuple(subscribed for subscribed in functions if kind not in kinds or subscribed != function)
+                for kind, functions in subscribers.items()
             }
-            self._subscribers = {kind: those for kind, those in remaining.items() if those}
+            self._subscribers = {kind: functions for kind, functions in kept.items() if functions}
             self._raised = [
                 subscribed for subscribed in self._raised if subscribed[0] in self._subscribers.get(subscribed[1], ())
             ]
-            return self._subscribers != before
+            return self._subscribers != subscribers
 
     def has_subscribers(self, kind: type[Event]) -> bool:
         """Whether a kind of event has subscribers. Without them, callers do not even make the event."""
@@ -189,8 +193,8 @@ class Bus:
             except BaseException:  # noqa: BLE001 - logged; this thread has nothing else to do
                 if (function, kind) not in self._raised:
                     self._raised.append((function, kind))
-                    what = "%s raised when it was told of %s; it goes on being told, and this is not logged again"
-                    _log.exception(what, _name(function), kind.name)
+                    template = "%s raised when it was told of %s; it goes on being told, and this is not logged again"
+                    _log.exception(template, _name(function), kind.name)
         self._busy = None
         self._log_dropped()
 
@@ -199,7 +203,7 @@ class Bus:
             return
         with self._lock:
             now, busy = self._clock.monotonic(), self._busy
-            if now - self._logged_at < LOG_AGAIN:
+            if now - self._logged_at < LOG_EVERY:
                 return
             self._logged_dropped, self._logged_at = self.dropped, now
         _log.aside.warning(

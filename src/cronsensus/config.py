@@ -71,7 +71,7 @@ class Settings:
         concurrency: most runs of one node at a time; from 1 to 10,000.
         node: the node's name for people; ``None``: host name and pid.
         release: the version of the application's code; ``None``: a hash of all declared jobs.
-        drain_timeout: how long running jobs may go on when the node is told to stop.
+        drain_timeout: how long running jobs may go on when the node is asked to stop.
         log_format: ``"text"`` or ``"json"``; what the commands write to standard error.
         log_level: the least serious records that the commands write.
         fast_evidence: whether a dead process on this host is treated as dead before its lease ends.
@@ -131,7 +131,7 @@ class Settings:
         if name == "heartbeat_url":  # who knows it may ping in our place
             return mask_target(str(value))
         if name == "alerts":  # the paths of webhooks are secrets
-            shown = str(value) if isinstance(value, str) else "; ".join(str(one.get("target")) for one in value)
+            shown = str(value) if isinstance(value, str) else "; ".join(str(alert.get("target")) for alert in value)
             return mask(re.sub(r"[\w+.-]+://[^\s;]*", lambda url: mask_target(url[0]), shown))
         return mask(str(value)) if name == "url" else str(value)
 
@@ -186,14 +186,18 @@ def misspelt(env: Mapping[str, str] | None = None) -> list[str]:
     """
     import difflib
 
-    known = [PREFIX + name.upper() for name in _READERS]
+    variable_names = [PREFIX + name.upper() for name in _READERS]
     sentences = []
     variables = os.environ if env is None else env
-    # Kubernetes tells each pod of each Service, also of one that is called cronsensus-log.
-    services = tuple(one.removesuffix("_SERVICE_HOST") + "_" for one in variables if one.endswith("_SERVICE_HOST"))
+    # Kubernetes gives each pod variables of each Service, also of one that is called cronsensus-log.
+    services = tuple(
+        variable_name.removesuffix("_SERVICE_HOST") + "_"
+        for variable_name in variables
+        if variable_name.endswith("_SERVICE_HOST")
+    )
     for variable in sorted(variables):
-        if variable.startswith(PREFIX) and variable not in known and not variable.startswith(services):
-            close = difflib.get_close_matches(variable, known, n=1, cutoff=0.9)
+        if variable.startswith(PREFIX) and variable not in variable_names and not variable.startswith(services):
+            close = difflib.get_close_matches(variable, variable_names, n=1, cutoff=0.9)
             sentences += [f"{variable} is no setting; did you mean {close[0]}?"] if close else []
     return sentences
 
@@ -255,9 +259,9 @@ def _upwards(start: Path) -> Iterator[Path]:
     yield from folder.parents
 
 
-def _require_known(name: str, where: str, written: str | None = None) -> None:
+def _require_known(name: str, place: str, written_name: str | None = None) -> None:
     if name not in _READERS:
-        raise unknown_option(written or name, set(_READERS), where=where)
+        raise unknown_option(written_name or name, set(_READERS), where=place)
 
 
 # --- what each setting may be ----------------------------------------------------------------------------------------
@@ -284,7 +288,7 @@ def _app(value: object, shown: str) -> str:
 def _alerts(value: object, shown: str) -> str | tuple[Mapping[str, Any], ...]:
     if isinstance(value, str) and value.strip():
         return value
-    if isinstance(value, list) and all(isinstance(one, Mapping) for one in value):
+    if isinstance(value, list) and all(isinstance(table, Mapping) for table in value):
         return tuple(value)
     # Not the value: it may hold what is secret.
     raise InvalidOption(

@@ -210,7 +210,7 @@ class PayloadMismatch(CronsensusError):
     """A call has another payload than the one that is recorded under its key.
 
     Either it is the same call, and ``payload=`` should name what of it counts; or it is another one, and needs another
-    key. No value is kept or told: only hashes are compared.
+    key. No value is kept or shown: only hashes are compared.
 
     Attributes:
         occurrence: the recorded call of a guarded function; of enqueued work, its id.

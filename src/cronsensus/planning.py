@@ -228,19 +228,19 @@ def _decide(piece: _Piece, job: JobState, now: datetime, last_live: datetime | N
 def _lost(piece: _Piece, job: JobState, now: datetime, last_live: datetime | None) -> list[tuple[datetime, State, str]]:
     """Return bounds up to which all times of a live piece are lost, with the verdict; in the order of the rules."""
     policies = job.spec.policies
-    lost: list[tuple[datetime, State, str]] = []
+    bounds: list[tuple[datetime, State, str]] = []
     if policies.grace is not None:
-        lost.append((now - policies.grace - piece.trigger.jitter - MICROSECOND, State.MISSED, Reason.LATE))
+        bounds.append((now - policies.grace - piece.trigger.jitter - MICROSECOND, State.MISSED, Reason.LATE))
     if _is_one_off(piece):
-        return lost
-    lost.append((now - policies.catch_up_window - MICROSECOND, State.MISSED, Reason.BEYOND_WINDOW))
+        return bounds
+    bounds.append((now - policies.catch_up_window - MICROSECOND, State.MISSED, Reason.BEYOND_WINDOW))
     if policies.catch_up != "all" and last_live is not None:
-        latest = policies.catch_up == "latest"
-        swept = (State.SKIPPED, Reason.COALESCED) if latest else (State.MISSED, Reason.NO_CATCH_UP)
-        lost.append((last_live - MICROSECOND, *swept))
+        keeps_last = policies.catch_up == "latest"
+        verdict = (State.SKIPPED, Reason.COALESCED) if keeps_last else (State.MISSED, Reason.NO_CATCH_UP)
+        bounds.append((last_live - MICROSECOND, *verdict))
     if policies.catch_up == "none" and policies.grace is None:
-        lost.append((now - ON_TIME - MICROSECOND, State.MISSED, Reason.NO_CATCH_UP))
-    return lost
+        bounds.append((now - ON_TIME - MICROSECOND, State.MISSED, Reason.NO_CATCH_UP))
+    return bounds
 
 
 def _is_one_off(piece: _Piece) -> bool:
@@ -259,13 +259,13 @@ def _overlap(job: JobState, now: datetime, draft: _Draft) -> tuple[list[PlannedO
     cancel_previous = False
     most_active = {"skip": 0, "queue_one": 1}.get(policies.overlap)
     # Where the plan was cut, even the last one has a successor that is due by now.
-    last = draft.kept[-1][0] if draft.kept and not draft.cut else None
+    newest_kept = draft.kept[-1][0] if draft.kept and not draft.cut else None
     for nominal, trigger in draft.kept:
         on_time = policies.catch_up != "all" or now - nominal <= ON_TIME
-        replaced = policies.overlap == "cancel_previous" and nominal != last
-        beside = job.active + (0 if policies.catch_up == "all" else len(created))
-        crowded = most_active is not None and beside > most_active
-        if on_time and (replaced or crowded):
+        is_replaced = policies.overlap == "cancel_previous" and nominal != newest_kept
+        active = job.active + (0 if policies.catch_up == "all" else len(created))
+        is_crowded = most_active is not None and active > most_active
+        if on_time and (is_replaced or is_crowded):
             draft.decide(trigger, VerdictRange(nominal, nominal, State.SKIPPED, Reason.OVERLAP, 1))
             continue
         cancel_previous = on_time and policies.overlap == "cancel_previous" and job.active > 0
@@ -284,19 +284,19 @@ def _joined(verdicts: list[tuple[VerdictRange, Trigger]]) -> tuple[VerdictRange,
     A range applies to every nominal time within it, so only direct neighbours under the same trigger may join.
     """
     joined: list[VerdictRange] = []
-    trigger_before: Trigger | None = None
+    previous_trigger: Trigger | None = None
     for verdict, trigger in sorted(verdicts, key=lambda entry: entry[0].first):
-        before = joined[-1] if joined else None
+        previous = joined[-1] if joined else None
         if (
-            before is not None
-            and trigger == trigger_before
-            and (before.state, before.reason) == (verdict.state, verdict.reason)
-            and trigger.next_after(before.last) == verdict.first
+            previous is not None
+            and trigger == previous_trigger
+            and (previous.state, previous.reason) == (verdict.state, verdict.reason)
+            and trigger.next_after(previous.last) == verdict.first
         ):
-            joined[-1] = replace(before, last=verdict.last, count=_together(before.count, verdict.count))
+            joined[-1] = replace(previous, last=verdict.last, count=_together(previous.count, verdict.count))
         else:
             joined.append(verdict)
-        trigger_before = trigger
+        previous_trigger = trigger
     return tuple(joined)
 
 
@@ -320,8 +320,8 @@ def undecided_until(eras: tuple[Era, ...], watermark: datetime, until: datetime)
     return VerdictRange(first, last, State.MISSED, Reason.RETIRED, count)
 
 
-def _together(left: int | None, right: int | None) -> int | None:
+def _together(first: int | None, second: int | None) -> int | None:
     """Return the count of two ranges together; ``None`` if either has none, or the sum is too large for one range."""
-    if left is None or right is None or left + right > MOST_COUNTED:
+    if first is None or second is None or first + second > MOST_COUNTED:
         return None
-    return left + right
+    return first + second

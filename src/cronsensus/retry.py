@@ -38,14 +38,14 @@ def _what_follows(claim: Claim, ending: Ending) -> Then:
             return _failed(claim, ending)
 
 
-def decide_cut_off(claim: Claim, why: str) -> End | None:
+def decide_cut_off(claim: Claim, reason: str) -> End | None:
     """Return the end of an attempt that its own node cut off; ``None``: the claim is released, and it runs again.
 
     With ``on_crash="fail"`` it fails: the attempt may have done part of its work, which must not be done twice.
     """
     if claim.spec.policies.on_crash == "retry":
         return None
-    return End.of(claim, Final(State.FAILED, f"{Reason.CRASHED}: {why}"))
+    return End.of(claim, Final(State.FAILED, f"{Reason.CRASHED}: {reason}"))
 
 
 def _failed(claim: Claim, ending: Ending) -> Final | Again:
@@ -60,8 +60,8 @@ def _failed(claim: Claim, ending: Ending) -> Final | Again:
 def _default_error(ending: Ending, policies: Policies) -> RunError:
     """Return the error to record for a failed last attempt that has none."""
     if ending.kind == "retry":
-        asked = f"a retry was asked for, but {'none is left' if policies.retries else 'the job has retries=0'}"
-        return RunError(type="Retry", message=f"{ending.reason} ({asked})" if ending.reason else asked)
+        explanation = f"a retry was asked for, but {'none is left' if policies.retries else 'the job has retries=0'}"
+        return RunError(type="Retry", message=f"{ending.reason} ({explanation})" if ending.reason else explanation)
     if ending.kind == "timed_out":
         return RunError(type="TimeoutError", message="ran longer than its timeout")
     return RunError(type="Exception", message="failed without a word")
@@ -73,11 +73,11 @@ def retry_delay(policies: Policies, occurrence: int, failures: int) -> timedelta
     Exponential: ``retry_delay * retry_factor ** failures``, at most ``retry_max_delay``, of which up to a quarter is
     taken off by a hash of occurrence and failure, so every node computes the same.
     """
-    first, most = policies.retry_delay.total_seconds(), policies.retry_max_delay.total_seconds()
+    first_delay, longest_delay = policies.retry_delay.total_seconds(), policies.retry_max_delay.total_seconds()
     try:
-        seconds = min(first * policies.retry_factor**failures, most)
+        seconds = min(first_delay * policies.retry_factor**failures, longest_delay)
     except OverflowError:
-        seconds = most if first else 0.0
+        seconds = longest_delay if first_delay else 0.0
     digest = hashlib.blake2b(f"{occurrence}:{failures}".encode(), digest_size=8).digest()
     share = int.from_bytes(digest) / 2**64
     return timedelta(seconds=seconds * (1 - JITTER * share))

@@ -181,7 +181,7 @@ class Scheduler:
     def _watch(self, alerts: Sequence[Alert]) -> None:
         from cronsensus.alerts.alert import read_alerts
         from cronsensus.alerts.conditions import Expected
-        from cronsensus.alerts.watching import JOB, OPTIONS, Alerts
+        from cronsensus.alerts.watching import JOB_POLICIES, JOB_PREFIX, Alerts
 
         from_settings: Sequence[Alert] = ()
         if not alerts and self.settings.alerts is not None:
@@ -197,8 +197,8 @@ class Scheduler:
             lambda: self._declared.retired,
         )
         for alert in made.by_name.values():
-            function = inspect_function(made.function_of(alert), name=JOB + alert.name, executor="thread")
-            self._declared.add_job(declare(function, None, (), None, OPTIONS))
+            function = inspect_function(made.function_of(alert), name=JOB_PREFIX + alert.name, executor="thread")
+            self._declared.add_job(declare(function, None, (), None, JOB_POLICIES))
         self._lifecycle.on_declared = made.ensure_runs
 
     @property

@@ -303,7 +303,7 @@ def test_many_times_of_a_period_are_read_in_pages_and_none_is_left_out(monkeypat
 
 def test_what_waits_says_for_whom_and_goes_on_although_every_wake_up_is_lost(url, monkeypatch):
     monkeypatch.setattr(UpstreamWaker, "trigger_of_end", lambda *_: None)
-    monkeypatch.setattr(waking, "SWEEP", 0.3)
+    monkeypatch.setattr(waking, "SWEEP_SECONDS", 0.3)
     scheduler, go = Scheduler(url), threading.Event()
 
     @scheduler.job(every("1s"))
@@ -348,7 +348,7 @@ def test_what_comes_after_a_run_that_was_pruned_meanwhile_says_so(url):
 
 
 def test_what_waits_too_long_is_skipped(url, monkeypatch):
-    monkeypatch.setattr(waking, "SWEEP", 0.2)
+    monkeypatch.setattr(waking, "SWEEP_SECONDS", 0.2)
     scheduler, go = Scheduler(url), threading.Event()
 
     @scheduler.job(every("1h"))
@@ -719,7 +719,7 @@ def test_a_batch_that_went_through_its_gate_is_listed_once_although_its_upstream
 @pytest.mark.parametrize("others", [True, False])
 def test_what_an_earlier_release_held_goes_on_in_one_that_has_no_such_edge(sqlite_url, monkeypatch, others):
     """It slept for ever, and as it counts as active, each later time was skipped by overlap."""
-    monkeypatch.setattr(waking, "SWEEP", 0.3)
+    monkeypatch.setattr(waking, "SWEEP_SECONDS", 0.3)
 
     on = threading.Event()
 

@@ -42,8 +42,8 @@ from tests.hand_cluster import HandCluster
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(watching, "EVERY", timedelta(seconds=0.1))
-    monkeypatch.setitem(watching.OPTIONS, "retry_delay", "100ms")
+    monkeypatch.setattr(watching, "SCAN_EVERY", timedelta(seconds=0.1))
+    monkeypatch.setitem(watching.JOB_POLICIES, "retry_delay", "100ms")
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -116,7 +116,7 @@ class HandWatch:
         """Look after so many seconds, and send what was found."""
         self._cluster.advance(seconds)
         self._mark = self._alerts.send_next(self._alert, self._cluster.store, self._mark)
-        if self._mark.letter:
+        if self._mark.pending:
             self._mark = self._alerts.send_next(self._alert, self._cluster.store, self._mark)
 
 
@@ -300,7 +300,7 @@ def test_an_alert_of_a_batch_is_one_and_not_one_for_each_item(url):
 
 
 def test_a_job_that_has_not_succeeded_for_too_long_is_told_once_and_when_it_is_well_again(url, monkeypatch):
-    monkeypatch.setattr(watching, "CHECKED", timedelta(seconds=0.1))
+    monkeypatch.setattr(watching, "CHECK_EVERY", timedelta(seconds=0.1))
     told: list[Event] = []
     events = ["overdue", "recovered", "failed"]
     scheduler, broken = Scheduler(url, alerts=[Alert(told.extend, on=events, name="ops")]), [True]
@@ -410,7 +410,7 @@ def test_an_idle_node_whose_process_ended_is_told_before_its_lease_has_run_out_a
     assert find_node_conditions(store, wrong, store.now()) == ([], wrong)
     alerts = Alerts([], lambda: store)
     told: list[Event] = []
-    mark = structs.replace(read_mark(store), wrong=wrong)
+    mark = structs.replace(read_mark(store), open_conditions=wrong)
     store.reclaim(["gone"])
     alerts.send_next(Alert(told.extend, on="node_lost"), store, mark)
     assert told == []
@@ -478,7 +478,7 @@ def lost(scheduler: Scheduler) -> list[str]:
 
 
 def test_jobs_that_a_deploy_has_lost_are_told_once_and_of_doctor_until_somebody_says_that_it_is_meant(url, monkeypatch):
-    monkeypatch.setattr(watching, "CHECKED", timedelta(seconds=0.1))
+    monkeypatch.setattr(watching, "CHECK_EVERY", timedelta(seconds=0.1))
     told: list[Event] = []
     with (first := a_release(url, told, "other", "backup", "report", "old")) as before:
         before.jobs["backup"].enqueue().wait("10s")
@@ -501,7 +501,7 @@ def test_jobs_that_a_deploy_has_lost_are_told_once_and_of_doctor_until_somebody_
 
 
 def test_a_job_that_is_lost_and_comes_back_is_told_to_be_well_when_it_has_succeeded(url, monkeypatch):
-    monkeypatch.setattr(watching, "CHECKED", timedelta(seconds=0.1))
+    monkeypatch.setattr(watching, "CHECK_EVERY", timedelta(seconds=0.1))
     told: list[Event] = []
     with a_release(url, told, "other", "backup") as before:
         wait_for_watch(before)
@@ -736,7 +736,7 @@ def test_a_message_that_is_sent_again_is_the_same_whatever_has_happened_since(ur
 
 
 def test_a_node_whose_only_slot_is_held_by_a_job_that_hangs_tells_of_it(url, monkeypatch):
-    monkeypatch.setattr(watching, "CHECKED", timedelta(seconds=0.1))
+    monkeypatch.setattr(watching, "CHECK_EVERY", timedelta(seconds=0.1))
     told: list[Event] = []
     on = ["slow", "backlog"]
     scheduler = Scheduler(url, concurrency=1, alerts=[Alert(told.extend, on=on, backlog="1s", name="ops")])
@@ -767,7 +767,7 @@ import sys
 from datetime import timedelta
 from cronsensus import Alert, Scheduler, every
 from cronsensus.alerts import watching
-watching.EVERY, watching.AT_MOST = timedelta(seconds=0.5), 1000
+watching.SCAN_EVERY, watching.MOST_MESSAGES = timedelta(seconds=0.5), 1000
 scheduler = Scheduler(sys.argv[1], lease="3s", alerts=[Alert(sys.argv[2])])
 @scheduler.job(every("1s"))
 def bad():
@@ -896,7 +896,7 @@ def test_without_alerts_nothing_of_them_is_imported():
 
 
 def test_an_item_that_succeeds_does_not_make_its_job_well_nor_one_that_is_slow_its_job_slow(url, monkeypatch):
-    monkeypatch.setattr(watching, "CHECKED", timedelta(seconds=0.1))
+    monkeypatch.setattr(watching, "CHECK_EVERY", timedelta(seconds=0.1))
     told: list[Event] = []
     on = ["failed", "overdue", "recovered", "slow"]
     scheduler = Scheduler(url, alerts=[Alert(told.extend, on=on, name="ops")], concurrency=3)
@@ -940,7 +940,7 @@ def test_an_alert_goes_on_when_the_clock_of_the_store_was_set_back(tmp_path):
     clock = ManualClock()
     store = MemoryStore(f"memory://{tmp_path.name}", clock=clock)
     alerts = Alerts([Alert(told.append, name="ops")], lambda: store)
-    spec = JobSpec(name=watching.JOB + "ops", function=watching.JOB + "ops")
+    spec = JobSpec(name=watching.JOB_PREFIX + "ops", function=watching.JOB_PREFIX + "ops")
     store.define_jobs([spec], release="r1")
     clock.step(timedelta(hours=8))
     alerts.ensure_runs(store, [spec])

@@ -55,7 +55,7 @@ def test_a_receiver_may_ask_to_be_left_alone_for_a_while(asked, after):
     "answer", [b"HTTP/1.1 200 OK\r\nX-A: ", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", b"220 "]
 )
 def test_a_receiver_that_sends_a_byte_now_and_then_is_cut_off(answer, monkeypatch):
-    monkeypatch.setattr(sending, "WHOLE", 0.5)
+    monkeypatch.setattr(sending, "MESSAGE_SECONDS", 0.5)
     over = threading.Event()
 
     def drip(listener: socket.socket) -> None:

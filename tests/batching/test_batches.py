@@ -545,7 +545,7 @@ def test_a_batch_that_is_retried_does_only_what_was_not_done(url):
 
 def test_what_waits_goes_on_although_every_wake_up_is_lost(url, monkeypatch):
     monkeypatch.setattr(BatchWaker, "trigger_of_end", lambda *_: None)
-    monkeypatch.setattr(waking, "SWEEP", 0.3)
+    monkeypatch.setattr(waking, "SWEEP_SECONDS", 0.3)
     scheduler = Scheduler(url)
 
     @scheduler.job(items=range(5))
@@ -561,7 +561,7 @@ def test_a_node_that_knows_nothing_of_a_batch_wakes_it_when_its_waker_has_died(s
     monkeypatch.setattr(
         waking.Waking, "request_sweep", lambda one: None if "work" in one.wakers[0]._registry else real(one)
     )
-    monkeypatch.setattr(waking, "SWEEP", 0.3)
+    monkeypatch.setattr(waking, "SWEEP_SECONDS", 0.3)
     runs_it, has_another = Scheduler(sqlite_url, node="a"), Scheduler(sqlite_url, node="b")
 
     @runs_it.job()
@@ -583,7 +583,7 @@ def test_where_nothing_is_parked_nobody_asks_what_is(url, monkeypatch):
         return real(watch)
 
     monkeypatch.setattr(waking.Waking, "_parked_pages", pages)
-    monkeypatch.setattr(waking, "SWEEP", 0.01)
+    monkeypatch.setattr(waking, "SWEEP_SECONDS", 0.01)
     scheduler = Scheduler(url)
     go = threading.Event()
 

@@ -208,7 +208,7 @@ def test_debug_shows_the_traceback(command: Command) -> None:
 def test_stopping_with_ctrl_c_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
     stopped = click.exceptions.Abort()
     stopped.__cause__ = KeyboardInterrupt()
-    assert report_error(stopped) == cli_errors.STOPPED == 130
+    assert report_error(stopped) == cli_errors.STOPPED_CODE == 130
     assert capsys.readouterr().err == "stopped\n"
 
 

@@ -164,7 +164,7 @@ def test_a_million_nominal_times_are_shown_quickly(cluster: Any, monkeypatch: py
     cluster.join()
     cluster.advance(3600)
     cluster.fire()
-    monkeypatch.setattr(ledger_module, "MAX_WALKED", 100)
+    monkeypatch.setattr(ledger_module, "MOST_CHECKED", 100)
     lines = cluster("ledger", "tick", "-o", "json").data["lines"]
     assert {line["verdict"] for line in lines} >= {"missed", "pending"}
     assert sum(line["count"] for line in lines) == 3_600_000

@@ -13,7 +13,7 @@ import pytest
 
 from cronsensus import Handle, Run, Scheduler, every
 from cronsensus.dashboard import dashboard
-from cronsensus.dashboard.actions import ACTIONS, DONE
+from cronsensus.dashboard.actions import ACTIONS, DONE_MESSAGES
 from cronsensus.dashboard.catalogue import CHINESE
 from cronsensus.dashboard.run_again import run_again
 from cronsensus.dashboard.run_now import run_now
@@ -299,7 +299,7 @@ def test_each_form_has_its_words_in_chinese(cluster: HandCluster, name: str) -> 
         *(then for _, then in form.rows),
         *([form.refused] if form.refused else []),
     ]
-    said = {str(text[0]) for text in texts} | {form.button, DONE[name]}
+    said = {str(text[0]) for text in texts} | {form.button, DONE_MESSAGES[name]}
     said |= {one.label for one in (*form.fields, *form.asks)}
     assert said - set(CHINESE) == set()
     assert re.match(r"cronsensus (jobs|runs|nodes|locks) ", form.command)

@@ -63,7 +63,7 @@ def test_two_who_ask_get_one_audit(cluster: HandCluster, monkeypatch: pytest.Mon
 
 
 def test_who_asks_while_one_is_made_is_told_so(cluster: HandCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audits, "PATIENCE", 0.01)
+    monkeypatch.setattr(audits, "WAIT_SECONDS", 0.01)
     begun, may_end = threading.Event(), threading.Event()
 
     def slow(*args: Any, **more: Any) -> Report:

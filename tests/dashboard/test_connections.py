@@ -23,8 +23,8 @@ WITHIN = 8.0
 
 @pytest.fixture
 def server(cluster: HandCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(connections, "HEAD", 1.0)
-    monkeypatch.setattr(connections, "BODY", 1.0)
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 1.0)
+    monkeypatch.setattr(connections, "BODY_SECONDS", 1.0)
     monkeypatch.setattr("cronsensus.dashboard.serving.most_connections", lambda: 5)
     server = Server(cluster.store, port=0)
     with server.beside():
@@ -70,7 +70,7 @@ def test_who_does_not_finish_a_request_is_disconnected(server: Server, text: byt
 
 
 def test_who_takes_no_answer_is_disconnected(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "WRITE", 1.0)
+    monkeypatch.setattr(connections, "WRITE_SECONDS", 1.0)
     known = server._server.server_state
     with connect(server, b"GET /static/style.css HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 400):
         wait_until(lambda: any(one.transport.get_write_buffer_size() for one in known.connections))
@@ -140,7 +140,7 @@ def test_wrong_passwords_are_logged_and_then_wait(
     monkeypatch.setattr("cronsensus.dashboard.access.asyncio.sleep", sleep)
     for number in range(100):
         assert browser.get("/", authorization=f"Bearer hunter{number}").status_code == 401
-    assert slept == [guesses.PAUSE] * 80
+    assert slept == [guesses.PAUSE_SECONDS] * 80
     assert "from 127.0.0.1: 64 lately" in caplog.text
     assert caplog.text.count("a wrong password") == 7
     assert "hunter" not in caplog.text

@@ -155,7 +155,7 @@ def test_a_tab_that_nobody_sees_asks_nothing(page: Page, cluster: Cluster, monke
         asked.append("counts")
         return counts()
 
-    monkeypatch.setattr(live, "EVERY", 0.1)
+    monkeypatch.setattr(live, "CURRENT_SECONDS", 0.1)
     monkeypatch.setattr(cluster.store, "counts", counting)
     # Headless, each tab counts as seen.
     page.add_init_script("Object.defineProperty(document, 'hidden', { get: () => window.unseen === true });")

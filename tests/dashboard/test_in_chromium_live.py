@@ -22,7 +22,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> HandCluster:
-    monkeypatch.setattr(live, "EVERY", 0.1)
+    monkeypatch.setattr(live, "CURRENT_SECONDS", 0.1)
     cluster = HandCluster()
     cluster.join("node-1")
     cluster.every("tick", "1m")

@@ -52,8 +52,8 @@ def test_a_job_that_was_paused_a_moment_ago_is_found_as_it_is(cluster: HandClust
 def test_what_is_old_answers_once_more_and_is_read_anew_beside_it(
     cluster: HandCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_index, "_KEPT", 0.0)
-    monkeypatch.setattr(job_index, "_SHARE", 0)
+    monkeypatch.setattr(job_index, "_KEPT_SECONDS", 0.0)
+    monkeypatch.setattr(job_index, "_LEAST_TIMES_OF_WORK", 0)
     index = JobIndex()
     assert found(index, cluster, "new") == []
     cluster.every("newer", "1h")
@@ -67,8 +67,8 @@ def test_what_is_old_answers_once_more_and_is_read_anew_beside_it(
 def test_behind_the_most_that_are_kept_the_store_is_asked(
     cluster: HandCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_index, "MOST", 2)
-    monkeypatch.setattr(job_index, "_AT_ONCE", 2)
+    monkeypatch.setattr(job_index, "MOST_KEPT", 2)
+    monkeypatch.setattr(job_index, "_JOBS_AT_ONCE", 2)
     index = JobIndex()
     assert index.find_names(cluster.store, ["tidy"], limit=10) == ([], "build")
     assert index.find_names(cluster.store, ["tidy"], after="build", limit=10) == (["send-bills", "tidy"], None)

@@ -27,7 +27,9 @@ def drawn(cluster: HandCluster):
     views = cluster.store.jobs()
     nodes = [NodeState(one.node, one.state, None) for one in cluster.store.sessions()]
     now = cluster.store.now()
-    return draw_lanes(cluster.store, now, nodes=nodes, views=views, seen=cluster.store.ran_since(now - HOUR), ranges=[])
+    return draw_lanes(
+        cluster.store, now, nodes=nodes, views=views, glances=cluster.store.ran_since(now - HOUR), ranges=[]
+    )
 
 
 def test_a_takeover_is_drawn_from_the_dead_nodes_lane_into_the_new_one(cluster: HandCluster) -> None:

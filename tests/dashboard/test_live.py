@@ -42,7 +42,7 @@ def test_twenty_tabs_ask_the_store_no_more_than_one(cluster: HandCluster, monkey
 
 
 def test_a_stream_tells_what_the_page_has_become(cluster: HandCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "EVERY", 0.05)
+    monkeypatch.setattr(live, "CURRENT_SECONDS", 0.05)
     monkeypatch.setattr(live, "asyncio", asyncio)
     app = dashboard(cluster.store)
     told = list[str]()
@@ -77,7 +77,7 @@ def test_a_stream_tells_what_the_page_has_become(cluster: HandCluster, monkeypat
 
 
 def test_a_page_that_has_not_changed_is_not_sent_again(cluster: HandCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "EVERY", 0.0)
+    monkeypatch.setattr(live, "CURRENT_SECONDS", 0.0)
     browser = Browser(dashboard(cluster.store))
     for path in ("/", "/jobs", "/job%3Fname%3Dtick", "/queue"):
         first = browser.get(f"/live?of={path}")
@@ -93,7 +93,7 @@ def test_a_page_that_has_not_changed_is_not_sent_again(cluster: HandCluster, mon
 def test_a_stream_that_is_opened_again_does_not_send_the_page_again(
     cluster: HandCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "_STREAM", 0.01)
+    monkeypatch.setattr(live, "_STREAM_SECONDS", 0.01)
     stream = {"accept": "text/event-stream"}
     browser = Browser(dashboard(cluster.store))
     first = browser.get("/live?of=/jobs", **stream).text
@@ -166,4 +166,4 @@ def test_a_page_is_made_once_whatever_stands_in_the_address_besides(
 def test_what_pages_read_from_their_address_is_what_keeps_them_apart() -> None:
     source = Path(app.__file__).read_text(encoding="utf-8")
     read = set(re.findall(r'query_params(?:\.get\(|\[)"(\w+)"', source))
-    assert read <= set().union(*live.PARAMETERS.values()) | live.OF_ALL
+    assert read <= set().union(*live.PARAMETERS.values()) | live.COMMON_PARAMETERS

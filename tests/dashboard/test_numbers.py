@@ -48,8 +48,8 @@ def test_what_watches_for_alerts_is_not_counted_as_work(cluster: HandCluster, pa
 
 
 def test_a_count_that_stopped_says_so(cluster: HandCluster, pages: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "MOST", 3)
-    monkeypatch.setattr("cronsensus.dashboard.now.MOST", 3)
+    monkeypatch.setattr(failures, "MOST_FAILURES", 3)
+    monkeypatch.setattr("cronsensus.dashboard.now.MOST_FAILURES", 3)
     cluster.store.enqueue([Item(job="tick", key=str(number)) for number in range(4)])
     for one in cluster.claim():
         cluster.fail(one)

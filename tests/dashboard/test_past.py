@@ -5,7 +5,7 @@ from datetime import UTC, timedelta
 from zoneinfo import ZoneInfo
 
 from cronsensus.dashboard import dashboard
-from cronsensus.dashboard.past import DAYS, HOURS, READ, draw_calendar, plot_durations
+from cronsensus.dashboard.past import DAYS, HOURS, MOST_READ, draw_calendar, plot_durations
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.ledger import LedgerRange
@@ -62,11 +62,11 @@ def test_a_day_is_one_of_the_jobs_zone() -> None:
 
 
 def test_a_job_whose_verdicts_do_not_reach_back_shows_hours_and_since_when() -> None:
-    often = Past(tuple(ran(READ - number, number * MINUTE) for number in range(READ)), ())
+    often = Past(tuple(ran(MOST_READ - number, number * MINUTE) for number in range(MOST_READ)), ())
     found = draw_calendar(often, NOW, UTC)
     assert found.hourly
     assert len(found.cells) == HOURS
-    assert found.since == NOW - (READ - 1) * MINUTE
+    assert found.since == NOW - (MOST_READ - 1) * MINUTE
     assert found.cells[-2].counts == {"succeeded": 60}
 
 

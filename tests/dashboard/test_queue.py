@@ -59,7 +59,7 @@ def test_the_list_goes_on_behind_a_number_and_an_empty_one_teaches(
     browser = Browser(dashboard(cluster.store))
     assert ".enqueue(42)" in browser.get("/queue").text
     cluster.store.enqueue([Item(job="mail", key=key) for key in "abc"])
-    monkeypatch.setattr(queue, "SHOWN", 2)
+    monkeypatch.setattr(queue, "MOST_SHOWN", 2)
     more = re.findall(r"/queue\?after=\d+", browser.get("/queue").text)
     assert len(more) == 1
     rest = browser.get(more[0]).text

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cronsensus.dashboard.recent import MOST, Recent
+from cronsensus.dashboard.recent import MOST_ENDED, Recent
 from cronsensus.model.glance import Glance
 from cronsensus.model.states import State
 from cronsensus.timing.clock import ManualClock
@@ -51,7 +51,7 @@ def test_what_was_read_is_not_read_again_and_what_ended_since_is_seen(cluster: H
     assert ids(cluster, store, recent) == [(claim.id, "failed"), *first]
     assert store.given[0] == 20
     assert max(store.given[1:]) <= 3
-    assert len(first) == 20 < MOST
+    assert len(first) == 20 < MOST_ENDED
 
 
 def test_what_is_gone_from_the_store_is_gone_within_a_minute(cluster: HandCluster, store: Any) -> None:

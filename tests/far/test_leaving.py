@@ -9,7 +9,7 @@ import pytest
 
 from cronsensus import Run, Scheduler
 from cronsensus.lock import opening
-from cronsensus.membership.leaving import LEAVING, ended_within
+from cronsensus.membership.leaving import LEAVING_SECONDS, ended_within
 from cronsensus.membership.session_host import LEAVE_WITHIN
 from cronsensus.model.occurrence import Item
 from cronsensus.stores import open_store
@@ -37,7 +37,7 @@ def test_a_node_whose_server_stands_still_leaves_soon_after_its_drain(network: P
     network.freeze()
     begun = time.monotonic()
     assert not scheduler.stop(DRAIN)
-    assert time.monotonic() - begun < DRAIN + LEAVING + BUSY
+    assert time.monotonic() - begun < DRAIN + LEAVING_SECONDS + BUSY
     near.close()
 
 

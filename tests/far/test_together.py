@@ -12,7 +12,7 @@ import pytest
 
 from cronsensus import Run, Scheduler, every
 from cronsensus.model.occurrence import OccurrenceFilter
-from cronsensus.node.lead_time import LEADS, TRIPS
+from cronsensus.node.lead_time import LEAST_AND_MOST_LEAD, MOST_ROUND_TRIPS
 from cronsensus.stores import Store, open_store
 from cronsensus.timing.clock import SystemClock
 from tests.servers.proxy import Proxy
@@ -93,7 +93,7 @@ def test_a_pause_that_was_acknowledged_in_time_is_before_the_run_also_of_jobs_th
     near: Store, network: Proxy, round_trip: float
 ) -> None:
     """What was foreseen without the pause costs a look of some round trips; the next times are not decided too soon."""
-    promised = timedelta(seconds=BUSY * max(LEADS[1], TRIPS * round_trip))
+    promised = timedelta(seconds=BUSY * max(LEAST_AND_MOST_LEAD[1], MOST_ROUND_TRIPS * round_trip))
     network.delay(round_trip / 2)
     stopped: list[tuple[datetime, datetime]] = []
     with Cluster(network.url) as cluster:

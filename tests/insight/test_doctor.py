@@ -144,6 +144,6 @@ def test_check_space_fails_where_little_is_free(
 def test_check_wake_ups_warns_when_no_hint_arrives(cluster: HandCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     from cronsensus.stores.memory import MemoryStore
 
-    monkeypatch.setattr(store_checks, "WAKE_UP", 0.05)
+    monkeypatch.setattr(store_checks, "WAKE_UP_SECONDS", 0.05)
     monkeypatch.setattr(MemoryStore, "notify", lambda _: None)
     assert store_checks.check_wake_ups(cluster.store, {}).level == "warn"

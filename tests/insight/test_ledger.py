@@ -18,7 +18,7 @@ def page(cluster: HandCluster, *, until: datetime | None = None, limit: int = 10
 def test_ledger_page_looks_up_the_newest_repeated_runs_alone(
     cluster: HandCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger, "_MAX_LOOKED_UP", 1)
+    monkeypatch.setattr(ledger, "_MOST_LOOKED_UP", 1)
     cluster.every("tick", "1m", retries=1, retry_delay="1s")
     cluster.join()
     for _ in range(2):

@@ -116,7 +116,7 @@ def test_a_node_greets_with_what_stands_still_and_does_not_promise_a_first_run_i
 ) -> None:
     scheduler = Scheduler(cluster.url)
     scheduler.job(every("1m"), name="tick")(lambda: None)
-    _greet("jobs:scheduler", scheduler, new=False)
+    _greet("jobs:scheduler", scheduler, is_new=False)
     said = capsys.readouterr().err
     assert f"note: {STANDS}; take it back to now: cronsensus jobs rewind 'tick'" in " ".join(said.split())
     assert "first: tick in 8h" in said

@@ -99,7 +99,7 @@ with scheduler:
 
 
 def test_a_ping_that_is_refused_for_a_moment_comes_again(monkeypatch):
-    monkeypatch.setattr(check_ins, "PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(check_ins, "RETRY_PAUSES", (0.01, 0.01))
     with receiver(refuse=2) as (port, got):
         pinging = check_ins._Pinging()
         pinging.send(f"http://127.0.0.1:{port}/KEY/close", b"")
@@ -109,7 +109,7 @@ def test_a_ping_that_is_refused_for_a_moment_comes_again(monkeypatch):
 
 
 def test_a_ping_that_is_wrong_does_not_come_again(monkeypatch):
-    monkeypatch.setattr(check_ins, "PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(check_ins, "RETRY_PAUSES", (0.01, 0.01))
     with receiver(refuse=9, status=404) as (port, got):
         pinging = check_ins._Pinging()
         pinging.send(f"http://127.0.0.1:{port}/KEY/close", b"")

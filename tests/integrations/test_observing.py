@@ -157,7 +157,7 @@ def test_record_whose_answer_was_lost_is_counted_once(url, monkeypatch):
 
 
 def test_runs_above_what_is_remembered_while_the_store_is_away_are_said_to_be_missing(url, monkeypatch):
-    monkeypatch.setattr(observing, "MOST", 2)
+    monkeypatch.setattr(observing, "MOST_TIMES", 2)
     observation = Observation(Scheduler(url), first=PATIENCE)
     for hour in range(5):
         observation.note("apscheduler:report", NINE + timedelta(hours=hour))

@@ -187,7 +187,7 @@ def test_what_runs_elsewhere_waits_in_the_delay_queue_where_there_is_no_room(led
 def test_a_backoff_that_is_longer_than_the_delay_queue_keeps_a_message_is_waited_for(
     ledger: Ledger, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cronsensus.integrations.rabbitmq.queues.HELD_FOR", timedelta(seconds=0.2))
+    monkeypatch.setattr("cronsensus.integrations.rabbitmq.queues.DELAY_TTL", timedelta(seconds=0.2))
     attempts: list[float] = []
 
     @consumer(ledger.scheduler(), queue.name, threads=1, room=0, attempts=2, backoff="1s")

@@ -90,7 +90,7 @@ def test_the_connection_that_publishes_dead_letters_is_closed_when_it_is_idle_an
         drop_connection(publisher)
 
     monkeypatch.setattr(Publisher, "_drop_connection", drop)
-    monkeypatch.setattr("cronsensus.integrations.rabbitmq.publishing.IDLE", 0.1)
+    monkeypatch.setattr("cronsensus.integrations.rabbitmq.publishing.IDLE_SECONDS", 0.1)
 
     @consumer(ledger.scheduler(), queue.name, attempts=1)
     def charge(body: bytes) -> None:

@@ -19,7 +19,7 @@ APP = """
 import threading
 from cronsensus import Scheduler
 from cronsensus.node import round
-round.GRACE = 1.0
+round.GRACE_SECONDS = 1.0
 scheduler = Scheduler("sqlite:///app.db")
 @scheduler.job()
 def hang() -> None:

@@ -54,7 +54,7 @@ def _place(request: pytest.FixtureRequest, kind: str) -> Iterator[str]:
         with pytest.MonkeyPatch.context() as patch:
             # These are all alive: one without an answer for half a second is short of processor time.
             for module in ("redlock", "redlock_client"):
-                patch.setattr(f"cronsensus.integrations.{module}.SLOWEST", 5.0)
+                patch.setattr(f"cronsensus.integrations.{module}.ANSWER_SECONDS", 5.0)
             yield ",".join(f"{server.url}?prefix=test-{number}" for server in servers)
     else:
         yield request.getfixturevalue(f"{kind}_url")

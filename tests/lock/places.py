@@ -12,7 +12,7 @@ def be_patient(where: str) -> None:
     if "," in where:  # importing it takes longer than most of what these processes do
         from cronsensus.integrations import redlock, redlock_client
 
-        redlock_client.SLOWEST = redlock.SLOWEST = 5.0  # type: ignore[attr-defined]
+        redlock_client.ANSWER_SECONDS = redlock.SLOWEST = 5.0  # type: ignore[attr-defined]
     in_files.TURN_PATIENCE = 60.0
 
 

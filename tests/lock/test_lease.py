@@ -11,14 +11,14 @@ from cronsensus.errors import LeaseLost, NotTheHolder, StoreUnavailable
 from cronsensus.lock import lease as module
 from cronsensus.lock.lease import LONG, SOONEST, Lease, LeaseBackend, LeaseRef
 from cronsensus.lock.worker_pool import _pool
-from cronsensus.membership.lease import MARGIN
+from cronsensus.membership.lease import UNTRUSTED_SHARE
 from cronsensus.process.interrupts import Event
 from cronsensus.process.logger import flush
 from cronsensus.stores.base import Store
 from cronsensus.timing.clock import ManualClock
 
 TTL = timedelta(seconds=10)
-TRUSTED = TTL.total_seconds() * (1 - MARGIN)
+TRUSTED = TTL.total_seconds() * (1 - UNTRUSTED_SHARE)
 TICK = 0.001
 
 
@@ -434,7 +434,7 @@ def test_extended_lease_lasts_so_much_longer(place, after, options, asks):
     place.clock.advance(after)
     assert lease.extend(1, **options) is True
     assert ("extend", asks) in place.told
-    assert lease.expires_in == pytest.approx(asks * (1 - MARGIN))
+    assert lease.expires_in == pytest.approx(asks * (1 - UNTRUSTED_SHARE))
 
 
 def test_extend_without_a_ttl_asks_no_store(place):

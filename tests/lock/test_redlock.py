@@ -17,7 +17,7 @@ from cronsensus import ConfigurationError, LeaseLost, Lock, StoreUnavailable
 from cronsensus.errors import InvalidOption, MissingExtra
 from cronsensus.integrations import redlock
 from cronsensus.integrations.redlock import RedlockBackend
-from cronsensus.integrations.redlock_client import Round
+from cronsensus.integrations.redlock_client import MajorityCall
 from cronsensus.lock import opening
 from tests.lock.test_set import Workers, workers
 from tests.servers.programs import ServiceMissing
@@ -41,7 +41,7 @@ def five() -> Iterator[list[RedisServer]]:
         with pytest.MonkeyPatch.context() as patch:
             # A live master without an answer for half a second is short of processor time.
             for module in ("redlock", "redlock_client"):
-                patch.setattr(f"cronsensus.integrations.{module}.SLOWEST", NO_ANSWER)
+                patch.setattr(f"cronsensus.integrations.{module}.ANSWER_SECONDS", NO_ANSWER)
             yield servers
     except ServiceMissing as missing:
         pytest.skip(f"service missing: {missing}")
@@ -241,12 +241,12 @@ def _freeze(_: list[RedisServer], them: Workers) -> None:
 
 
 def test_redlock_late_answer_changes_nothing():
-    heard = Round(3, lambda so_far: len(so_far.said) == 2)
+    heard = MajorityCall(3, lambda so_far: len(so_far.answers) == 2)
     for master in range(2):
         heard.note(master, b"yes")
     heard.wait(0)
     heard.note(2, b"no")
-    assert heard.said == {0: b"yes", 1: b"yes"}
+    assert heard.answers == {0: b"yes", 1: b"yes"}
 
 
 # --- what each step leaves at the masters -----------------------------------------------------------------------------
@@ -271,7 +271,7 @@ class Three:
 def three(masters: list[RedisServer], monkeypatch: pytest.MonkeyPatch) -> Iterator[Three]:
     """Return three masters; they are short of processor time at worst."""
     for module in ("redlock", "redlock_client"):
-        monkeypatch.setattr(f"cronsensus.integrations.{module}.SLOWEST", 5.0)
+        monkeypatch.setattr(f"cronsensus.integrations.{module}.ANSWER_SECONDS", 5.0)
     made = Three(masters, f"three-{next(_prefixes)}")
     yield made
     opening.close_all()
@@ -300,7 +300,7 @@ def test_redlock_take_without_a_majority_for_the_token_is_given_back(three, monk
     ask = three.backend._masters.ask
 
     def lose_it_before_the_token(script, *args, **how):
-        if script is redlock._NOTE:
+        if script is redlock._NOTE_TOKEN_SCRIPT:
             assert until(lambda: None not in three.holders())  # also the one with an answer after the majority
             for client in three.clients[1:]:
                 client.delete(three.place)  # restarted empty in this very moment

@@ -12,8 +12,8 @@ import pytest
 
 from cronsensus.errors import StoreUnavailable
 from cronsensus.integrations import redlock
-from cronsensus.integrations.redlock import AFTER_A_TIE, LOOK_AGAIN, MOST_TIES, RedlockBackend, RedlockWaiter
-from cronsensus.integrations.redlock_client import SLOWEST, Round, Script
+from cronsensus.integrations.redlock import MOST_TIES, POLL_SECONDS, TIE_PAUSE, RedlockBackend, RedlockWaiter
+from cronsensus.integrations.redlock_client import ANSWER_SECONDS, MajorityCall, Script
 from cronsensus.lock import worker_pool
 from cronsensus.lock.backend import LockRequest
 from cronsensus.lock.lease import Lease
@@ -26,11 +26,11 @@ from cronsensus.timing.clock import ManualClock, SystemClock
 TTL = timedelta(seconds=10)
 PATIENCE = 10.0
 NAMES = {
-    redlock._TAKE: "take",
-    redlock._NOTE: "note",
-    redlock._EXTEND: "extend",
-    redlock._FREE: "free",
-    redlock._LOOK: "look",
+    redlock._TAKE_SCRIPT: "take",
+    redlock._NOTE_TOKEN_SCRIPT: "note",
+    redlock._EXTEND_SCRIPT: "extend",
+    redlock._FREE_SCRIPT: "free",
+    redlock._HOLDER_SCRIPT: "look",
 }
 Answers = Sequence[Any]
 
@@ -50,12 +50,12 @@ class Voters:
     def __len__(self) -> int:
         return 3
 
-    def ask(self, script: Script, keys: Sequence[bytes], *arguments: bytes, **how: Any) -> Round:
+    def ask(self, script: Script, keys: Sequence[bytes], *arguments: bytes, **how: Any) -> MajorityCall:
         name = NAMES[script]
         self.asked.append(name)
         self.questions.append({**how, "name": name, "keys": keys, "arguments": arguments})
         given = self.answers.get(name) or [[0, 0, 0]]
-        asked = Round(3, how["enough"])
+        asked = MajorityCall(3, how["enough"])
         for number, answer in enumerate(given.pop(0) if len(given) > 1 else given[0]):
             if answer is not None:
                 asked.note(number, answer)
@@ -203,10 +203,10 @@ def test_after_a_tie_the_next_try_comes_soon_and_later_each_time(scene, monkeypa
         scene.voters.answers = {"take": [tied]}
         assert scene.backend.try_lock(scene.request(), waiter) is None
         waits.append(waiter.at_most)
-    assert waits == [AFTER_A_TIE[1] * 2**ties for ties in (0, 1, 2, 3, 3, 3)]
+    assert waits == [TIE_PAUSE[1] * 2**ties for ties in (0, 1, 2, 3, 3, 3)]
     scene.voters.answers = {"take": [[THEIRS, THEIRS, MINE]]}
     assert scene.backend.try_lock(scene.request(), waiter) is None
-    assert waiter.at_most == LOOK_AGAIN
+    assert waiter.at_most == POLL_SECONDS
     scene.voters.answers = {"take": [[MINE, MINE, MINE]], "note": [[1, 1, 1]]}
     waiter.at_most = 5.0
     assert scene.backend.try_lock(scene.request(), waiter) is not None
@@ -270,7 +270,7 @@ def test_redlock_round_ends_once_a_majority_is_certain(scene):
     yes, no = 1, 0
 
     def enough(*answers: Any) -> bool:
-        asked = Round(3, lambda _: False)
+        asked = MajorityCall(3, lambda _: False)
         for number, answer in enumerate(answers):
             asked.note(number, answer)
         return bool(scene.backend._decided(bool)(asked))
@@ -284,7 +284,7 @@ def test_redlock_round_ends_once_a_majority_is_certain(scene):
     assert [enough(no, AWAY), enough(no, AWAY, no), enough(AWAY, yes), enough(AWAY, yes, yes)] == [False, True] * 2
     lease = scene.held()
     scene.backend.is_held(lease)
-    asked = Round(3, lambda _: False)
+    asked = MajorityCall(3, lambda _: False)
     asked.note(0, str(lease.grant).encode())
     asked.note(1, str(lease.grant).encode())
     assert scene.voters.questions[-1]["enough"](asked)
@@ -296,7 +296,7 @@ def test_redlock_round_ends_once_a_majority_is_certain(scene):
     scene.voters.quorum = 3
     scene.voters.answers = {"look": [[b"", b"", b""]]}
     scene.backend.is_held(lease)
-    asked = Round(5, lambda _: False)
+    asked = MajorityCall(5, lambda _: False)
     for number, answer in enumerate((str(lease.grant).encode(), str(lease.grant).encode(), b"somebody", AWAY)):
         asked.note(number, answer)
     assert not scene.voters.questions[-1]["enough"](asked)
@@ -388,4 +388,4 @@ def test_times_are_sent_in_milliseconds_and_answers_waited_for_in_proportion():
     assert redlock._millis(timedelta(seconds=2)) == b"2000"
     assert redlock._millis(timedelta(microseconds=1)) == b"1"
     assert redlock._patience(timedelta(seconds=1)) == 0.25
-    assert redlock._patience(timedelta(seconds=100)) == SLOWEST
+    assert redlock._patience(timedelta(seconds=100)) == ANSWER_SECONDS

@@ -5,14 +5,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cronsensus.membership.liveness import ABSENT_FOR, AGAIN_AFTER, JOURNEYS, Absences
+from cronsensus.membership.liveness import ABSENT_FOR, CERTAIN_AFTER, ROUND_TRIPS, Absences
 from cronsensus.model.session import SessionView
 from cronsensus.stores.values import View
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PROMPT = 0.001
 """Seconds that a look takes beside the server."""
-ENOUGH = ABSENT_FOR + (JOURNEYS + 1) * PROMPT
+ENOUGH = ABSENT_FOR + (ROUND_TRIPS + 1) * PROMPT
 
 
 def view(*absent: str, renewed: timedelta = timedelta(0)) -> View:
@@ -83,15 +83,15 @@ def test_the_way_to_the_store_counts_neither_for_nor_against() -> None:
     assert not looked(looks, view("a"), 0.1, took=5.0)
     # Far from the store, a process that comes back needs a while.
     assert not looked(looks, view("a"), 0.1 + ABSENT_FOR, took=0.1)
-    assert looked(looks, view("a"), 0.2 + ABSENT_FOR + JOURNEYS * 0.1, took=0.1)
+    assert looked(looks, view("a"), 0.2 + ABSENT_FOR + ROUND_TRIPS * 0.1, took=0.1)
 
 
 def test_a_look_of_two_questions_waits_as_long_as_the_first_of_them_asks_for() -> None:
     looks = Looks()
     twice = replace(view("a"), age=0.05)
     looked(looks, twice, 0, took=0.1)
-    assert not looked(looks, twice, 0.1 + ABSENT_FOR + JOURNEYS * 0.04, took=0.1)
-    assert looked(looks, twice, 0.1 + ABSENT_FOR + JOURNEYS * 0.05, took=0.1)
+    assert not looked(looks, twice, 0.1 + ABSENT_FOR + ROUND_TRIPS * 0.04, took=0.1)
+    assert looked(looks, twice, 0.1 + ABSENT_FOR + ROUND_TRIPS * 0.05, took=0.1)
 
 
 @pytest.mark.parametrize("took", [PROMPT, 0.04])
@@ -100,6 +100,6 @@ def test_another_look_is_wanted_when_it_can_tell_also_if_it_takes_a_little_longe
     looked(looks, view("a"), 100, took=took)
     at = looks.absences.certain_at(["a", "b"])
     assert at is not None
-    assert at == pytest.approx(100 + took + AGAIN_AFTER * (ABSENT_FOR + JOURNEYS * took))
+    assert at == pytest.approx(100 + took + CERTAIN_AFTER * (ABSENT_FOR + ROUND_TRIPS * took))
     assert looks.absences.certain_at(["b"]) is None
     assert looked(looks, view("a"), at, took=took + 0.0005)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cronsensus.membership import heartbeat as module
-from cronsensus.membership.heartbeat import AFTER_A_BUG, SOONEST, Heartbeat, Resource
+from cronsensus.membership.heartbeat import BUG_PAUSE, SHORTEST_WAIT, Heartbeat, Resource
 from cronsensus.membership.session_host import SessionHost
 from cronsensus.process.logger import flush
 from cronsensus.stores.base import Store
@@ -191,7 +191,7 @@ def test_a_mistake_in_one_renewal_keeps_no_other_from_its_own(caplog):
 
     heartbeat, good = Heartbeat(store := a_store(), ManualClock()), Member()
     heartbeat._members = dict.fromkeys([Member(does=mistaken), good])
-    assert heartbeat.renew_due(store) == AFTER_A_BUG
+    assert heartbeat.renew_due(store) == BUG_PAUSE
     flush(PATIENCE)
     assert good.times == 1
     assert "a mistake in cronsensus" in caplog.text
@@ -315,7 +315,7 @@ def test_next_beat_is_when_the_first_of_what_is_held_wants_it(wants: tuple[float
 def test_beat_that_is_wanted_now_comes_a_moment_later():
     heartbeat = Heartbeat(store := a_store(), ManualClock())
     heartbeat._members = {Member(does=lambda: 0.0): None}
-    assert heartbeat.renew_due(store) == pytest.approx(SOONEST)
+    assert heartbeat.renew_due(store) == pytest.approx(SHORTEST_WAIT)
 
 
 @pytest.mark.parametrize("calls", [(3.0, 5.0), (5.0, 3.0)])

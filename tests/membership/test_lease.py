@@ -4,11 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from cronsensus.membership.lease import MARGIN, SessionLease
+from cronsensus.membership.lease import UNTRUSTED_SHARE, SessionLease
 from cronsensus.timing.clock import ManualClock
 
 SHORT, LONG = timedelta(seconds=10), timedelta(seconds=600)
-SHORT_TRUST, LONG_TRUST = SHORT.total_seconds() * (1 - MARGIN), LONG.total_seconds() * (1 - MARGIN)
+SHORT_TRUST, LONG_TRUST = SHORT.total_seconds() * (1 - UNTRUSTED_SHARE), LONG.total_seconds() * (1 - UNTRUSTED_SHARE)
 
 
 @pytest.fixture

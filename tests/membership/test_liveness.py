@@ -14,7 +14,7 @@ import pytest
 from cronsensus.membership import liveness
 from cronsensus.membership.liveness import (
     ABSENT_FOR,
-    AGAIN_AFTER,
+    CERTAIN_AFTER,
     Absences,
     is_dead,
     is_gone,
@@ -149,7 +149,7 @@ def test_just_long_enough_between_two_looks_is_enough():
     absent = replace(MemoryStore().look(), absent=("s",))
     once = Absences().update_absences(absent, 1.0, 1.0)
     assert not once.is_gone("s")
-    assert once.certain_at(["s", "other"]) == 1.0 + AGAIN_AFTER * ABSENT_FOR
+    assert once.certain_at(["s", "other"]) == 1.0 + CERTAIN_AFTER * ABSENT_FOR
     assert once.certain_at(["other"]) is None
     twice = once.update_absences(absent, 1.0 + ABSENT_FOR, 1.0 + ABSENT_FOR)
     just = replace(twice, patience=twice.asked_at - twice.absent["s"].since)

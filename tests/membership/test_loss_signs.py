@@ -9,7 +9,7 @@ import pytest
 
 from cronsensus.errors import SchemaMismatch, StoreUnavailable
 from cronsensus.membership import loss as module
-from cronsensus.membership.loss import BEFORE, ENDS_KEPT, GIVEN_UP, ONE_LOSS, StoreWatch
+from cronsensus.membership.loss import ABANDONED_LEASE, ASSUMED_BEFORE, ENDS_KEPT, SAME_LOSS_WITHIN, StoreWatch
 from cronsensus.model.ledger import Identity, Loss
 from cronsensus.model.session import Renewal
 from cronsensus.process.logger import flush
@@ -24,7 +24,7 @@ def at(seconds: float) -> datetime:
 
 def renewal(beats: int | None, seconds: float, *, alive: bool = True, store: str | None = "a") -> Renewal:
     return Renewal(
-        alive=alive, lease=GIVEN_UP, cancel={}, drain=False, now=at(seconds), held=None, beats=beats, store=store
+        alive=alive, lease=ABANDONED_LEASE, cancel={}, drain=False, now=at(seconds), held=None, beats=beats, store=store
     )
 
 
@@ -96,9 +96,9 @@ def test_renewals_that_are_all_counted_are_no_sign() -> None:
     [
         (renewal(3, 40), 20),
         (renewal(2, 40), 10),
-        (renewal(1, 40), -BEFORE.total_seconds()),
+        (renewal(1, 40), -ASSUMED_BEFORE.total_seconds()),
         (renewal(2, 40, alive=False), 20),
-        (renewal(0, 40, alive=False), -BEFORE.total_seconds()),
+        (renewal(0, 40, alive=False), -ASSUMED_BEFORE.total_seconds()),
     ],
 )
 def test_fewer_renewals_than_were_made_are_a_loss_after_the_last_that_is_counted(answer: Renewal, since: float) -> None:
@@ -123,18 +123,18 @@ def test_what_a_store_forgot_is_counted_no_more_after_the_loss_was_found() -> No
 def test_loss_of_more_renewals_than_are_kept_begins_no_later_than_the_last_that_is_counted(counted: int) -> None:
     one = Watched()
     one.renewed(*range(10, 1001, 10))
-    assert len(one.watch._beats) <= module.MOST_BEATS
+    assert len(one.watch._beats) <= module.MOST_RENEWALS
     one.watch.detect_loss("s", renewal(counted, 2000, alive=False))
     [(since, _)] = one.times
     assert since is not None
-    last = 10 * counted if counted else -BEFORE.total_seconds()
+    last = 10 * counted if counted else -ASSUMED_BEFORE.total_seconds()
     assert last - 40 <= since <= last
     if counted == 0:
         assert since == last
 
 
 def test_renewals_are_thinned_out_once_there_are_more_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_BEATS", 5)
+    monkeypatch.setattr(module, "MOST_RENEWALS", 5)
     for many, counted, since in ((4, 3, 30), (5, 3, 20), (5, 4, 40), (6, 5, 50)):
         one = Watched()
         one.renewed(*range(10, 10 * many + 1, 10))
@@ -148,7 +148,7 @@ def test_second_loss_that_reaches_back_further_begins_earlier() -> None:
     one.watch.detect_loss("s", renewal(2, 100, alive=False))
     one.watch.detect_loss("s", renewal(1, 200, alive=False))
     one.watch.detect_loss("s", renewal(0, 300, alive=False))
-    assert one.times == [(20, 100), (10, 200), (-BEFORE.total_seconds(), 300)]
+    assert one.times == [(20, 100), (10, 200), (-ASSUMED_BEFORE.total_seconds(), 300)]
 
 
 @pytest.mark.parametrize("answer", [renewal(None, 40), renewal(0, 40, store=None), renewal(None, 40, store=None)])
@@ -186,7 +186,7 @@ def test_renewals_are_counted_also_in_a_store_without_an_identity() -> None:
     one.open("s")
     one.renewed(10, 20)
     one.watch.detect_loss("s", renewal(1, 100, store="b"))
-    assert one.times == [(-BEFORE.total_seconds(), 100)]
+    assert one.times == [(-ASSUMED_BEFORE.total_seconds(), 100)]
 
 
 def test_store_is_asked_of_the_session_that_is_given_up_before_another_is_opened() -> None:
@@ -197,7 +197,7 @@ def test_store_is_asked_of_the_session_that_is_given_up_before_another_is_opened
     one.renewed(10, 20)
     one.answer = renewal(1, 100, alive=False)
     one.check()
-    assert one.renewals == [("s", GIVEN_UP)]
+    assert one.renewals == [("s", ABANDONED_LEASE)]
     assert one.times == [(10, 100)]
 
 
@@ -312,7 +312,7 @@ def test_sign_before_there_is_a_session_is_none() -> None:
 
 def test_signs_soon_after_each_other_are_of_one_loss() -> None:
     one = Watched()
-    soon = ONE_LOSS.total_seconds()
+    soon = SAME_LOSS_WITHIN.total_seconds()
     for seconds, found in ((100, 1), (100 + soon / 2, 0), (100 + soon, 1), (100 + 2 * soon - 1, 0), (500, 1)):
         one.watch.note_sign_of_loss("a sign", at(seconds))
         assert len(one.losses) == found, seconds

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from cronsensus.errors import StoreError, StoreUnavailable
-from cronsensus.membership.lease import IDLE_LEASE, MARGIN, SessionLease
-from cronsensus.membership.renewer import IDLE_LOOK, IDLE_RENEWAL, LEAST, MEASURED, QUICK_LOOK, SessionRenewer
+from cronsensus.membership.lease import IDLE_LEASE, UNTRUSTED_SHARE, SessionLease
+from cronsensus.membership.renewer import IDLE_CHECK, IDLE_RENEWAL, LEAST, MOST_MEASURED, QUICK_CHECK, SessionRenewer
 from cronsensus.model.session import Renewal
 from cronsensus.process.logger import flush
 from cronsensus.timing.clock import ManualClock
@@ -81,7 +81,7 @@ def test_beat_is_asked_for_when_the_renewal_is_due_and_at_once_if_that_is_over()
     assert scene.beats[1:] == [0.0]
 
 
-@pytest.mark.parametrize(("holds", "look"), [(True, QUICK_LOOK), (False, IDLE_LOOK)])
+@pytest.mark.parametrize(("holds", "look"), [(True, QUICK_CHECK), (False, IDLE_CHECK)])
 def test_hints_bring_a_renewal_soon_and_not_each_of_them_one(holds: bool, look: float) -> None:
     scene = Scene(holds=holds, length=LEASE).keep()
     scene.renewer.renew_soon()
@@ -185,7 +185,7 @@ def test_lease_is_trusted_for_what_the_store_said_and_of_one_that_holds_no_longe
     scene.renewer.request_renewal()
     scene.meanwhile = lambda: scene.clock.advance(1)
     scene.beat()
-    assert scene.lease.trusted_for == pytest.approx(trusted * (1 - MARGIN) - 1)
+    assert scene.lease.trusted_for == pytest.approx(trusted * (1 - UNTRUSTED_SHARE) - 1)
     assert scene.told == [True]
 
 
@@ -210,7 +210,7 @@ def test_store_that_cannot_be_asked_is_asked_again_soon_and_ends_no_trust(lease:
     assert scene.lease.trusted_for == left
     assert scene.told == []
     scene.error = None
-    scene.beat(QUICK_LOOK)
+    scene.beat(QUICK_CHECK)
     assert len(scene.asked) == 2
 
 
@@ -219,7 +219,7 @@ def test_lease_with_time_for_just_enough_renewals_is_not_warned_of(
     quickest: float, said: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene = Scene(timedelta(seconds=0.25 * LEAST))
-    for _ in range(MEASURED):
+    for _ in range(MOST_MEASURED):
         scene.renewer._measure_renewal(quickest)
     flush(60)
     assert ("is short for a store" in caplog.text) == said

@@ -13,8 +13,8 @@ import pytest
 
 from cronsensus.errors import SchemaMismatch, StoreEmptied, StoreError, StoreUnavailable
 from cronsensus.membership import session_host as module
-from cronsensus.membership.heartbeat import LONGEST_WAIT, SOONEST
-from cronsensus.membership.lease import IDLE_LEASE, MARGIN, Asked
+from cronsensus.membership.heartbeat import LONGEST_WAIT, SHORTEST_WAIT
+from cronsensus.membership.lease import IDLE_LEASE, UNTRUSTED_SHARE, LeaseRequest
 from cronsensus.membership.renewer import IDLE_RENEWAL
 from cronsensus.membership.session_host import IDENTIFY_AFTER, IDENTIFY_AGAIN, IDLE_FOR, JOIN_WITHIN, SessionHost
 from cronsensus.model.ids import new_id
@@ -27,7 +27,7 @@ from cronsensus.timing.clock import ManualClock
 
 PATIENCE = 60.0
 IDLE = IDLE_RENEWAL.total_seconds()
-TRUST = IDLE_LEASE.total_seconds() * (1 - MARGIN)
+TRUST = IDLE_LEASE.total_seconds() * (1 - UNTRUSTED_SHARE)
 
 
 class ByHand:
@@ -112,7 +112,7 @@ class Scene:
             self.store, self.clock, name="here", heartbeat=heartbeat, stop=stop, on_listed=self._on_listed
         )
 
-    def _on_listed(self, session: str, held: Any, asked: Asked) -> None:
+    def _on_listed(self, session: str, held: Any, asked: LeaseRequest) -> None:
         self.listed.append((session, held))
 
     def hold(self) -> Held:
@@ -375,7 +375,7 @@ def test_loss_that_is_found_is_told_to_the_store_and_soon(scene: Scene) -> None:
     scene.clock.advance(TRUST)
     scene.hold()
     scene.clock.advance(IDENTIFY_AFTER)
-    assert scene.host._check_store(scene.store) == SOONEST
+    assert scene.host._check_store(scene.store) == SHORTEST_WAIT
     scene.host._check_store(scene.store)
     assert [entry.action for entry in scene.store.trail(target="")].count(STORE_EMPTIED) == 1
 

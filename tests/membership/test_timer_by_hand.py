@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cronsensus.membership import timer as module
-from cronsensus.membership.timer import COMPACT_FROM, IDLE_SECONDS, LONGEST_NAP, Timer, _Watch
+from cronsensus.membership.timer import COMPACT_FROM, IDLE_SECONDS, LONGEST_WAIT, Timer, _Watch
 from cronsensus.timing.clock import ManualClock
 
 PATIENCE = 60.0
@@ -78,10 +78,10 @@ def nothing() -> None: ...
 
 
 def test_thread_sleeps_until_the_first_deadline_and_a_nap_at_most(scene: Scene) -> None:
-    scene.timer.call_after(2 * LONGEST_NAP, nothing)
-    scene.changed.happens = [scene.advance(LONGEST_NAP), scene.advance(LONGEST_NAP)]
+    scene.timer.call_after(2 * LONGEST_WAIT, nothing)
+    scene.changed.happens = [scene.advance(LONGEST_WAIT), scene.advance(LONGEST_WAIT)]
     assert scene.watch._next_action() is nothing
-    assert scene.changed.waits == [LONGEST_NAP, LONGEST_NAP]
+    assert scene.changed.waits == [LONGEST_WAIT, LONGEST_WAIT]
     assert scene.watch._under_way is scene.timer
     assert len(scene.timer) == 0
 

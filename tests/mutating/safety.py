@@ -274,8 +274,10 @@ ARGUED: dict[str, str] = {
     'not path.strip("/") → (not rest.startswith("//") or host not in {"", "localhost"} or not path.strip("/"))': (
         "without a slash there is no path"
     ),
-    "node/reserving.py: release_or_gather.stalled: queue.waits_for is not None and queue.waits_for > STALLED → "
-    "(queue.waits_for > STALLED)": "asked only where something is reserved, which has waited; said again for mypy",
+    "node/reserving.py: release_or_gather.stalled: queue.waits_for is not None and queue.waits_for > STALLED_AFTER "
+    "→ (queue.waits_for > STALLED_AFTER)": (
+        "asked only where something is reserved, which has waited; said again for mypy"
+    ),
     "node/decide.py: clock_set: before.sample is None or after.sample is None → (before.sample is None)": (
         "after a look there is a sample; said again for mypy"
     ),
@@ -321,10 +323,12 @@ ARGUED: dict[str, str] = {
     "(piece.trigger.latest_until(piece.until, piece.after))": (
         "where there is a first one within the piece there is a last one; said again for mypy"
     ),
-    "planning.py: _joined: before is not None and trigger == trigger_before and (before.state, before.reason) == "
-    "(verdict.state, verdict.reason) and trigger.next_after(before.last) == verdict.first → (trigger == trigger_before "
-    "and (before.state, before.reason) == (verdict.state, verdict.reason) and trigger.next_after(before.last) == "
-    "verdict.first)": "where there is no verdict before there is no trigger before, and a trigger is not None",
+    "planning.py: _joined: previous is not None and trigger == previous_trigger and (previous.state, previous.reason) "
+    "== (verdict.state, verdict.reason) and trigger.next_after(previous.last) == verdict.first → (trigger == "
+    "previous_trigger and (previous.state, previous.reason) == (verdict.state, verdict.reason) and "
+    "trigger.next_after(previous.last) == verdict.first)": (
+        "where there is no verdict before there is no trigger before, and a trigger is not None"
+    ),
     "triggers/dst.py: ZonedClock.next_after: max(start, _wall_time(change, first)) → _wall_time(change, first)": (
         "the start is the second after one that lies in the fold, so never later than the end of the fold"
     ),

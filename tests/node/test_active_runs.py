@@ -16,7 +16,7 @@ from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Settled
 from cronsensus.model.states import Origin, State
 from cronsensus.model.step import Done, GiveBack, Step
-from cronsensus.node.active_runs import PAUSE_OF_A_LOOP, ActiveRuns
+from cronsensus.node.active_runs import LOOP_PAUSE, ActiveRuns
 from cronsensus.node.executors.base import Call
 from cronsensus.node.holding import Running
 from cronsensus.node.registered import Registered
@@ -217,7 +217,7 @@ def test_an_executor_that_can_run_nothing_is_told_once(scene, caplog):
     assert scene.active_runs.find_unable_executors() == set()
     scene.thread.is_able = False
     assert scene.active_runs.find_unable_executors() == {"thread"}
-    scene.clock.advance(PAUSE_OF_A_LOOP)
+    scene.clock.advance(LOOP_PAUSE)
     assert scene.active_runs.find_unable_executors() == {"thread"}
     assert scene.active_runs.find_unable_executors() == {"thread"}
     assert len(caplog.records) == 1
@@ -232,7 +232,7 @@ def test_a_loop_that_pauses_as_granian_does_before_it_serves_is_not_told(scene, 
     scene.clock.advance(0.02)
     scene.thread.is_able = True
     assert scene.active_runs.find_unable_executors() == set()
-    scene.clock.advance(PAUSE_OF_A_LOOP)
+    scene.clock.advance(LOOP_PAUSE)
     scene.thread.is_able = False
     assert scene.active_runs.find_unable_executors() == {"thread"}
     assert not caplog.records

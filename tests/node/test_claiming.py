@@ -19,7 +19,7 @@ from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step
-from cronsensus.node.claiming import UNRECORDED, Claiming, read_unknown_claims
+from cronsensus.node.claiming import END_UNKNOWN, Claiming, read_unknown_claims
 from cronsensus.node.holding import Waiting
 from cronsensus.node.lead_time import ClockSample
 from cronsensus.node.settings import NodeSettings
@@ -308,7 +308,7 @@ def test_what_the_store_lists_and_may_have_run_already_is_not_run_twice(
     bench.claiming._answers_lost = answers_lost
     bench.claiming.adopt_runs(bench.lease, {(claim.id, claim.token)})
     assert [call.claim.id for call in bench.thread.calls] == [claim.id] * runs
-    assert [one.then.reason for one in bench.active_runs.report.unsent_ends] == [f"crashed: {UNRECORDED}"] * (not runs)
+    assert [one.then.reason for one in bench.active_runs.report.unsent_ends] == [f"crashed: {END_UNKNOWN}"] * (not runs)
 
 
 BEHIND = JobSpec(name="second", function="f", policies=Policies(overlap="allow"), after=After((Rule("first"),)))

@@ -12,36 +12,36 @@ from typing import Any
 import pytest
 
 from cronsensus import planning
-from cronsensus.membership.liveness import ABSENT_FOR, AGAIN_AFTER, JOURNEYS, Absences
+from cronsensus.membership.liveness import ABSENT_FOR, CERTAIN_AFTER, ROUND_TRIPS, Absences
 from cronsensus.model.job import JobSpec, JobState
 from cronsensus.model.plan import Plan
 from cronsensus.node import careful, decide
 from cronsensus.node.backoff import MOST_DOUBLINGS, backoff_seconds
 from cronsensus.node.careful import Careful
 from cronsensus.node.decide import (
-    AFTER_A_LOST_RACE,
-    CLOCK_SET,
+    CLOCK_SET_BY,
     DEFERRED_LOOK_SECONDS,
     ENSURE_RUNS_EVERY,
-    HOUSEKEEPING,
-    INSTANT,
     LOOK_AFTER_WORK,
     LOOKS_APART,
+    LOST_RACE_PAUSE,
+    PRUNE_EVERY,
     RECENTLY_ACTIVE,
+    RECLAIM_EVERY,
     SHARED_FROM,
+    SHORTEST_SLEEP,
     TAKEOVER_ROUND_TRIPS,
-    TIDY,
 )
-from cronsensus.node.herd import FULL, Herd
-from cronsensus.node.lead_time import LEADS, LOOKS, SLACK, LeadTime
+from cronsensus.node.herd import SLOTS_WAIT, Herd
+from cronsensus.node.lead_time import EARLY_SLACK, LEAST_AND_MOST_LEAD, LOOKS_MEASURED, LeadTime
 from cronsensus.node.settings import POLL
 from cronsensus.node.situation import Adopt, Facts, Fired, Firing, Look, Memory, Next, Sleep, Work
 from cronsensus.node.turn_order import (
     IN_FRONT,
     LOOKOUT,
-    POLL_DEAF,
+    POLL_WITHOUT_NOTIFICATIONS,
     STAGGER,
-    SWEEP,
+    SWEEP_EVERY,
     is_in_front,
     place_of,
     seconds_to_lookout,
@@ -65,18 +65,20 @@ ABSENT = view(holders=(holder(),), absent=("b",), sessions=BOTH)
 
 ASLEEP: dict[str, Any] = {"looked_at": HERE - 1, "look_at": HERE + 5, "backlog": False}
 BACKLOG: dict[str, Any] = ASLEEP | {"backlog": True}
-AHEAD = timedelta(seconds=LEAD + SLACK)
+AHEAD = timedelta(seconds=LEAD + EARLY_SLACK)
 NOW_LOOK = Look(AHEAD)
 TOLD = Work(4, ahead=AHEAD)
 
 BEFORE: dict[str, tuple[dict[str, Any], dict[str, Any], Next]] = {
     "nothing has come": (ASLEEP, {}, Sleep(5.0)),
     "the alarm has come": (ASLEEP | {"look_at": HERE}, {}, NOW_LOOK),
-    "the alarm comes in less than a clock counts": (ASLEEP | {"look_at": HERE + INSTANT / 2}, {}, NOW_LOOK),
-    "the alarm comes in as much as a clock counts": (ASLEEP | {"look_at": HERE + 2 * INSTANT}, {}, Sleep(2 * INSTANT)),
+    "the alarm comes in less than a clock counts": (ASLEEP | {"look_at": HERE + SHORTEST_SLEEP / 2}, {}, NOW_LOOK),
+    "the alarm comes in as much as a clock counts": (
+        ASLEEP | {"look_at": HERE + 2 * SHORTEST_SLEEP}, {}, Sleep(2 * SHORTEST_SLEEP),
+    ),
     "it is asked to look": (ASLEEP, {"woken": True}, NOW_LOOK),
     "the store is 40 ms away, and the alarm has come": (
-        {"lead": LeadTime(slowest=0.12, looks=(0.04,) * 4)}, {}, Look(timedelta(seconds=0.18 + SLACK)),
+        {"lead": LeadTime(slowest=0.12, looks=(0.04,) * 4)}, {}, Look(timedelta(seconds=0.18 + EARLY_SLACK)),
     ),
     "a notification came": (ASLEEP, {"notified": True}, TOLD),
     "a notification came, and results wait": (ASLEEP, {"notified": True, "unsettled": True}, TOLD),
@@ -114,7 +116,7 @@ BEFORE: dict[str, tuple[dict[str, Any], dict[str, Any], Next]] = {
     ),
     "a partition comes next, and what was made waits": (BACKLOG | {"look_at": HERE, "herd": PART}, {}, Work(4)),
     "a partition comes next, and few slots are free": (
-        ASLEEP | {"look_at": HERE, "herd": PART._replace(fired_at=HERE - 0.01)}, {}, Sleep(FULL - 0.01),
+        ASLEEP | {"look_at": HERE, "herd": PART._replace(fired_at=HERE - 0.01)}, {}, Sleep(SLOTS_WAIT - 0.01),
     ),
     "its lease is not trusted": (ASLEEP, {"notified": True, "free_slots": 0, "trusted": False}, Sleep(LOOK_AFTER_WORK)),
 }  # fmt: skip
@@ -145,7 +147,7 @@ def test_a_notification_of_which_a_claim_took_all_is_looked_for_once_and_no_late
     for later in (0.0, LOOK_AFTER_WORK / 2):
         step, memory = decide.next_step(memory, facts, HERE + later)
         assert step == TOLD
-        memory = decide.note_work(memory, facts, HERE + later, want=4, claimed=1, again=False)
+        memory = decide.note_work(memory, facts, HERE + later, want=4, claimed=1, pending_again=False)
     quiet = replace(facts, notified=False)
     assert decide.next_step(memory, quiet, HERE + LOOK_AFTER_WORK / 2)[0] == pytest.approx(Sleep(LOOK_AFTER_WORK / 2))
     assert decide.next_step(memory, quiet, HERE + LOOK_AFTER_WORK)[0] == NOW_LOOK
@@ -174,7 +176,7 @@ def test_late_nodes_leave_a_notification_to_those_in_front_and_look_one_after_th
         (True, {"want": 4, "claimed": 3}, {}, (False, True)),
         (True, {}, {}, (True, False)),
         (False, {}, {}, (False, False)),
-        (False, {"again": True}, {}, (False, True)),
+        (False, {"pending_again": True}, {}, (False, True)),
         (False, {}, {"hears_notifications": False}, (False, True)),
     ],
     ids=["as many as wanted: more may wait", "fewer: nothing is left", "more still waits", "the queue is at its end",
@@ -183,14 +185,14 @@ def test_late_nodes_leave_a_notification_to_those_in_front_and_look_one_after_th
 def test_a_look_follows_work_only_where_it_may_show_something_new(
     backlog: bool, done: dict[str, Any], facts: dict[str, Any], after: tuple[bool, bool]
 ) -> None:
-    told: dict[str, Any] = {"want": 0, "claimed": 0, "again": False} | done
+    told: dict[str, Any] = {"want": 0, "claimed": 0, "pending_again": False} | done
     memory = decide.note_work(Memory(**ASLEEP | {"backlog": backlog}), Facts(session="a", **facts), HERE, **told)
     assert (memory.backlog, memory.look_at == HERE) == after
 
 
 def test_results_that_were_taken_go_with_claims_again() -> None:
     alone = Memory(**BACKLOG, careful=Careful(results_alone=True))
-    after = decide.note_work(alone, Facts(session="a"), HERE, want=0, claimed=0, again=False)
+    after = decide.note_work(alone, Facts(session="a"), HERE, want=0, claimed=0, pending_again=False)
     assert decide.next_step(after, Facts(session="a", free_slots=4, unsettled=True), HERE)[0] == Work(4)
 
 
@@ -230,7 +232,9 @@ class Situation:
         fired = self.fired(firing.plans, firing.want)
         upkeep, memory = decide.plan_upkeep(memory, self.view, facts, HERE)
         again = upkeep.reclaim is not None  # what was held is to be claimed now
-        memory = decide.set_alarm(memory, self.view, facts, HERE, firing=firing, fired=fired, took=0.0, again=again)
+        memory = decide.set_alarm(
+            memory, self.view, facts, HERE, firing=firing, fired=fired, firing_seconds=0.0, look_at_once=again
+        )
         step, memory = decide.next_step(memory, facts, HERE, worked=True)
         rest = {"look": True} if isinstance(step, Look) else {"sleep": step[0]} if isinstance(step, Sleep) else {}
         besides = {name: value for name, value in upkeep._asdict().items() if value not in {None, False}}
@@ -259,11 +263,11 @@ TEN: dict[str, tuple[Situation, dict[str, Any]]] = {
     ),
     "another node was faster with a job": (
         Situation(view=view(job()), fired=loses),
-        {"fires": ["job-1"], "want": 4, "sleep": AFTER_A_LOST_RACE},
+        {"fires": ["job-1"], "want": 4, "sleep": LOST_RACE_PAUSE},
     ),
     "a neighbour's sign of life is gone since this look": (
         Situation(view=ABSENT),
-        {"sleep": AGAIN_AFTER * ABSENT_FOR},
+        {"sleep": CERTAIN_AFTER * ABSENT_FOR},
     ),
     "a neighbour's sign of life has been gone for two looks": (
         Situation(view=ABSENT, memory={"absences": Absences().update_absences(ABSENT, HERE - 1, HERE - 1)}),
@@ -289,7 +293,7 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
     "nothing is due and nothing runs": (Situation(), {"sleep": POLL}),
     "the same, and the program has alerts": (Situation(facts={"internal": True}), {"sleep": ENSURE_RUNS_EVERY}),
     "the same where no notification reaches the node": (
-        Situation(facts={"hears_notifications": False}), {"sleep": POLL_DEAF / SECOND},
+        Situation(facts={"hears_notifications": False}), {"sleep": POLL_WITHOUT_NOTIFICATIONS / SECOND},
     ),
     "the lease of another node's run ends soon": (
         Situation(view=view(holders=(holder(left=100 * MS),))), {"sleep": 0.1},
@@ -317,14 +321,16 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
         Situation(view=view(holders=(holder("a"),), absent=("a",)), facts={"gone": frozenset("a")}), {"sleep": POLL},
     ),
     "nothing was reclaimed for long": (
-        Situation(memory={"reclaimed_at": HERE - TIDY}), {"reclaim": (), "look": True},
+        Situation(memory={"reclaimed_at": HERE - RECLAIM_EVERY}), {"reclaim": (), "look": True},
     ),
-    "nothing was reclaimed for almost as long": (Situation(memory={"reclaimed_at": HERE - TIDY + 1}), {"sleep": POLL}),
-    "nothing was pruned for an hour": (Situation(memory={"pruned_at": HERE - HOUSEKEEPING}), {"sleep": POLL}),
+    "nothing was reclaimed for almost as long": (
+        Situation(memory={"reclaimed_at": HERE - RECLAIM_EVERY + 1}), {"sleep": POLL},
+    ),
+    "nothing was pruned for an hour": (Situation(memory={"pruned_at": HERE - PRUNE_EVERY}), {"sleep": POLL}),
     "nothing was pruned for longer": (
-        Situation(memory={"pruned_at": HERE - HOUSEKEEPING - 1}), {"prune": True, "sleep": POLL},
+        Situation(memory={"pruned_at": HERE - PRUNE_EVERY - 1}), {"prune": True, "sleep": POLL},
     ),
-    "something is parked": (Situation(view=view(parked=True)), {"sweep": True, "sleep": SWEEP / SECOND}),
+    "something is parked": (Situation(view=view(parked=True)), {"sweep": True, "sleep": SWEEP_EVERY / SECOND}),
     "work waits": (Situation(view=view(backlog=True), fired=lambda *_: Fired(claimed=4)), {"want": 4, "sleep": WATCH}),
     "work waits that this node could not take three times": (
         Situation(view=view(backlog=True), memory={"misses": 2}, fired=lambda *_: Fired()),
@@ -354,7 +360,7 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
     ),
     "a third race in a row is lost": (
         Situation(view=view(job()), fired=loses, memory={"misses": 2}),
-        {"fires": ["job-1"], "want": 4, "sleep": 4 * AFTER_A_LOST_RACE},
+        {"fires": ["job-1"], "want": 4, "sleep": 4 * LOST_RACE_PAUSE},
     ),
     "many jobs are due at once, on two nodes": (
         Situation(session=FIRST, view=view(*jobs(SHARED_FROM), sessions=BOTH), facts={"free_slots": 20}),
@@ -368,7 +374,8 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
         Situation(view=view(*jobs(3), more=True, backlog=True)), {"want": 4, "look": True},
     ),
     "a partition of what is due": (
-        Situation(view=view(job(), more=True), memory={"herd": PART}), {"fires": ["job-1"], "want": 4, "sleep": FULL},
+        Situation(view=view(job(), more=True), memory={"herd": PART}),
+        {"fires": ["job-1"], "want": 4, "sleep": SLOTS_WAIT},
     ),
     "the last of a partition": (
         Situation(view=view(job()), memory={"herd": PART}), {"fires": ["job-1"], "want": 4, "look": True},
@@ -376,7 +383,7 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
     "a partition in which nothing is due": (Situation(view=view(), memory={"herd": PART}), {"look": True}),
     "a partition that another node fires": (
         Situation(view=view(job(), more=True), memory={"herd": PART}, fired=loses),
-        {"fires": ["job-1"], "want": 4, "sleep": AFTER_A_LOST_RACE},
+        {"fires": ["job-1"], "want": 4, "sleep": LOST_RACE_PAUSE},
     ),
     "after its partition a node helps the others": (
         Situation(view=view(*jobs(3), more=True), memory={"herd": Herd(helping=True)}),
@@ -408,7 +415,7 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
     "the store is near, and a job is due in 50 ms": (Situation(view=view(job(50 * MS))), {"sleep": 0.05 - LEAD}),
     "the store is near and was slow once, and a job is due in 200 ms": (
         Situation(view=view(job(200 * MS)), memory={"lead": LeadTime(slowest=0.3, looks=(0.001,) * 4)}),
-        {"sleep": 0.2 - LEADS[1]},
+        {"sleep": 0.2 - LEAST_AND_MOST_LEAD[1]},
     ),
     "a job comes due later than was asked for": (Situation(view=view(coming=5 * SECOND)), {"sleep": 5 - LEAD}),
     "the same, and no slot is free": (Situation(view=view(coming=5 * SECOND), facts={"free_slots": 0}), {"sleep": 5.0}),
@@ -491,13 +498,13 @@ def test_rounds_that_bring_nothing_are_counted(seen: View, fired: Fired, misses:
     ("trip", "wait"), [(0.0, WATCH), (0.02, WATCH - TAKEOVER_ROUND_TRIPS * 0.02), (1.0, WATCH / 2)]
 )
 def test_far_from_the_store_a_node_looks_sooner_at_what_others_run(trip: float, wait: float) -> None:
-    near = LeadTime(looks=(trip,) * LOOKS)
+    near = LeadTime(looks=(trip,) * LOOKS_MEASURED)
     _, _, memory = Situation(view=view(holders=(holder(),)), memory={"lead": near}, took=trip).play()
     assert memory.look_at - memory.looked_at == pytest.approx(wait)
 
 
 @pytest.mark.parametrize(
-    ("ago", "wait"), [(0, WATCH), (RECENTLY_ACTIVE, WATCH), (RECENTLY_ACTIVE + 1, POLL_DEAF / SECOND)]
+    ("ago", "wait"), [(0, WATCH), (RECENTLY_ACTIVE, WATCH), (RECENTLY_ACTIVE + 1, POLL_WITHOUT_NOTIFICATIONS / SECOND)]
 )
 def test_node_without_notifications_looks_often_after_recent_activity(ago: float, wait: float) -> None:
     untold = Situation(facts={"hears_notifications": False}, memory={"active_at": HERE - ago})
@@ -524,7 +531,10 @@ def test_nodes_without_notifications_look_in_turns_with_short_gaps(count: int) -
             # An estimate of the store's clock may be a little off.
             at += seconds_to_lookout(session, crowd, at + 5 * MS) + 3 * MS
             mine.append(at)
-        assert max(later - earlier for earlier, later in pairwise(mine)) <= min(count * LOOKOUT, POLL_DEAF) + 20 * MS
+        assert (
+            max(later - earlier for earlier, later in pairwise(mine))
+            <= min(count * LOOKOUT, POLL_WITHOUT_NOTIFICATIONS) + 20 * MS
+        )
         looks.append(mine)
     for dead in range(count):
         others = sorted(at for number, mine in enumerate(looks) if number != dead for at in mine)
@@ -537,14 +547,14 @@ def test_while_anything_is_parked_those_in_front_look_each_five_seconds_and_swee
     for one in CROWD:
         follows = Situation(session=one, view=seen).follows()
         assert follows.get("sweep", False) is is_in_front(one, CROWD, NOW)
-        assert follows["sleep"] >= SWEEP.total_seconds()
+        assert follows["sleep"] >= SWEEP_EVERY.total_seconds()
         assert is_in_front(one, CROWD, NOW + follows["sleep"] * SECOND)
 
 
 def test_another_look_tells_of_a_missing_sign_later_where_the_store_is_far() -> None:
     for took in (0.0, 0.02):
         follows = Situation(view=ABSENT, took=took).follows()
-        assert follows == {"sleep": pytest.approx(AGAIN_AFTER * (ABSENT_FOR + JOURNEYS * took), abs=1e-6)}
+        assert follows == {"sleep": pytest.approx(CERTAIN_AFTER * (ABSENT_FOR + ROUND_TRIPS * took), abs=1e-6)}
 
 
 def test_a_run_of_an_internal_job_needs_no_free_slot_when_it_is_made_either() -> None:
@@ -558,7 +568,7 @@ def test_a_run_of_an_internal_job_needs_no_free_slot_when_it_is_made_either() ->
     ("passed", "moved", "set_by"),
     [
         (60.0, 60 * SECOND, NO_DELAY),
-        (60.0, 60 * SECOND + CLOCK_SET, NO_DELAY),
+        (60.0, 60 * SECOND + CLOCK_SET_BY, NO_DELAY),
         (60.0, 3600 * SECOND, 3540 * SECOND),
         (60.0, -60 * SECOND, -120 * SECOND),
     ],
@@ -628,10 +638,12 @@ def test_a_plan_that_fails_each_time_is_found_by_halves_and_holds_up_no_other_jo
         facts = Facts(session="a")
         firing = decide.plan_firing(memory, seen, facts, HERE)
         if any(each.job == "job-0" for each in firing.plans):
-            memory = replace(memory, careful=memory.careful.after_failure(firing.plans, HERE, passing=passing))
+            memory = replace(memory, careful=memory.careful.after_failure(firing.plans, HERE, temporary=passing))
         else:
             won = Fired(firing.plans)
-            memory = decide.set_alarm(memory, seen, facts, HERE, firing=firing, fired=won, took=0.0, again=False)
+            memory = decide.set_alarm(
+                memory, seen, facts, HERE, firing=firing, fired=won, firing_seconds=0.0, look_at_once=False
+            )
             fired |= {each.job for each in firing.plans}
         rounds += 1
         assert rounds <= 3 + 6, "the job that fails comes first each time"

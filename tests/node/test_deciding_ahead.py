@@ -14,9 +14,18 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec, Overlap, Policies
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
-from cronsensus.node.decide import INSTANT
+from cronsensus.node.decide import SHORTEST_SLEEP
 from cronsensus.node.executors.base import Call
-from cronsensus.node.lead_time import FIRST_LEAD, LEADS, LONGEST, LOOKS, RESERVE, SLACK, TRIPS, LeadTime
+from cronsensus.node.lead_time import (
+    EARLY_SLACK,
+    FIRST_LEAD,
+    LEAST_AND_MOST_LEAD,
+    LONGEST_LEAD,
+    LOOKS_MEASURED,
+    MOST_ROUND_TRIPS,
+    RESERVE_FACTOR,
+    LeadTime,
+)
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.values import MOST_AHEAD
 from cronsensus.timing.clock import ManualClock
@@ -72,7 +81,7 @@ class Bench:
                 self.round.active_runs.receive_ending(call, Ending(kind="returned"))
             if len(self.hands.late) >= runs:
                 return self.hands.late
-            self.clock.advance(max(wait, INSTANT) if ended == len(self.hands.late) else 0.0)
+            self.clock.advance(max(wait, SHORTEST_SLEEP) if ended == len(self.hands.late) else 0.0)
         raise AssertionError(f"only {self.hands.late} began")
 
     def end(self) -> None:
@@ -106,7 +115,7 @@ def test_the_node_decides_shortly_before_the_due_time(bench):
 
 
 def test_round_that_begins_within_the_slack_decides_ahead(bench):
-    bench.step_at(LEAD + SLACK / 2)
+    bench.step_at(LEAD + EARLY_SLACK / 2)
     assert bench.round.stats.fired == 1
 
 
@@ -245,19 +254,21 @@ def test_slow_store_lengthens_the_lead_time(bench, monkeypatch):
     bench.step_at(LEAD)
     bench.step_at(-1)
     bench.end()
-    assert bench.round.run_round() == pytest.approx(29 - 0.02 - RESERVE * 0.02), "the end of the run took a step, too"
+    assert bench.round.run_round() == pytest.approx(29 - 0.02 - RESERVE_FACTOR * 0.02), (
+        "the end of the run took a step, too"
+    )
 
 
 @pytest.mark.parametrize(
     ("trip", "took", "seconds"),
     [
-        (0.001, 0.0, LEADS[0]),
-        (0.001, 10.0, LEADS[1]),
+        (0.001, 0.0, LEAST_AND_MOST_LEAD[0]),
+        (0.001, 10.0, LEAST_AND_MOST_LEAD[1]),
         (0.040, 0.0, 0.120),
         (0.040, 0.120, 0.180),
-        (0.040, 10.0, TRIPS * 0.040),
+        (0.040, 10.0, MOST_ROUND_TRIPS * 0.040),
         (0.100, 0.200, 0.300),
-        (0.300, 10.0, LONGEST),
+        (0.300, 10.0, LONGEST_LEAD),
     ],
 )
 def test_the_lead_time_is_as_long_as_deciding_takes_and_bounded_by_the_round_trip(trip, took, seconds):
@@ -265,33 +276,33 @@ def test_the_lead_time_is_as_long_as_deciding_takes_and_bounded_by_the_round_tri
     for _ in range(50):
         lead = lead.after_look(trip).measured_after(took)
     assert lead.seconds == pytest.approx(seconds)
-    assert timedelta(seconds=lead.longest_seconds + SLACK) < MOST_AHEAD
+    assert timedelta(seconds=lead.longest_seconds + EARLY_SLACK) < MOST_AHEAD
 
 
 def test_lead_time_shrinks_gradually_after_one_slow_step():
     first = LeadTime().measured_after(0.05)
-    assert LEADS[0] < first.measured_after(0.001).seconds < first.seconds
+    assert LEAST_AND_MOST_LEAD[0] < first.measured_after(0.001).seconds < first.seconds
 
 
 def test_one_slow_look_does_not_lengthen_the_lead_time():
     lead = LeadTime()
-    for _ in range(LOOKS):
-        assert lead.longest_seconds == LEADS[1]
+    for _ in range(LOOKS_MEASURED):
+        assert lead.longest_seconds == LEAST_AND_MOST_LEAD[1]
         lead = lead.after_look(0.04)
-    assert lead.longest_seconds == pytest.approx(TRIPS * 0.04)
+    assert lead.longest_seconds == pytest.approx(MOST_ROUND_TRIPS * 0.04)
     assert lead.after_look(5.0).trip_seconds == 0.04
-    assert lead.after_look(0.001).longest_seconds == LEADS[1]
+    assert lead.after_look(0.001).longest_seconds == LEAST_AND_MOST_LEAD[1]
 
 
 def test_lead_time_is_as_long_as_a_look_and_a_step_took_and_bounded_by_the_round_trip():
     lead = LeadTime()
     for _ in range(50):
         lead = lead.after_look(0.04).measured_after(0.12 + 0.04)
-    assert lead.seconds == pytest.approx(RESERVE * (0.12 + 0.04))
-    assert lead.measured_after(10.0).seconds == lead.longest_seconds == pytest.approx(TRIPS * 0.04)
+    assert lead.seconds == pytest.approx(RESERVE_FACTOR * (0.12 + 0.04))
+    assert lead.measured_after(10.0).seconds == lead.longest_seconds == pytest.approx(MOST_ROUND_TRIPS * 0.04)
 
 
-@pytest.mark.parametrize(("trip", "most"), [(0.01, LEADS[1]), (0.04, TRIPS * 0.04)])
+@pytest.mark.parametrize(("trip", "most"), [(0.01, LEAST_AND_MOST_LEAD[1]), (0.04, MOST_ROUND_TRIPS * 0.04)])
 def test_lead_time_where_a_look_that_shows_jobs_takes_three_trips_is_bounded_by_nine(bench, monkeypatch, trip, most):
     """What a look asks after the clock is no distance: a pause must not come earlier for it."""
     bench.define("1s")
@@ -299,7 +310,7 @@ def test_lead_time_where_a_look_that_shows_jobs_takes_three_trips_is_bounded_by_
     monkeypatch.setattr(bench.store, "step", partial(_in_trips, bench.clock, trip, 5, bench.store.step))
     bench.play(12)
     claimed = [call.claim.due_at - call.claim.claimed_at for call in bench.hands.calls]
-    assert max(claimed[4:]) <= timedelta(seconds=most + SLACK)
+    assert max(claimed[4:]) <= timedelta(seconds=most + EARLY_SLACK)
     assert bench.round._memory.lead.trip_seconds == pytest.approx(trip)
 
 
@@ -311,7 +322,7 @@ def test_run_begins_half_a_round_trip_late_however_many_its_look_and_its_step_to
     monkeypatch.setattr(bench.store, "step", partial(_in_trips, bench.clock, trip, trips, bench.store.step))
     late = bench.play(16)[12:]  # four looks tell the distance
     assert timedelta(0) <= min(late)
-    assert max(late) <= timedelta(seconds=trip / 2 + 10 * INSTANT)
+    assert max(late) <= timedelta(seconds=trip / 2 + 10 * SHORTEST_SLEEP)
 
 
 def _in_trips(clock: ManualClock, trip: float, count: int, verb: Callable[..., Any], *args: Any, **more: Any) -> Any:
@@ -326,12 +337,12 @@ def test_far_from_the_store_a_pause_within_the_longer_lead_time_comes_too_late(b
     trip = 0.04
     for verb in ("look", "step"):
         monkeypatch.setattr(bench.store, verb, partial(_from_afar, bench.clock, trip, getattr(bench.store, verb)))
-    for _ in range(LOOKS):
+    for _ in range(LOOKS_MEASURED):
         bench.round.run_round()
     bench.clock.advance(bench.round.run_round())
     lead = bench.round._memory.lead.seconds
-    assert lead == pytest.approx(RESERVE * 2 * trip)
-    assert lead > LEADS[1]
+    assert lead == pytest.approx(RESERVE_FACTOR * 2 * trip)
+    assert lead > LEAST_AND_MOST_LEAD[1]
     bench.round.run_round()
     bench.store.pause("work", by="ann", why="maintenance")
     assert bench.started() == []

@@ -9,7 +9,7 @@ import pytest
 from cronsensus import StoreUnavailable
 from cronsensus.errors import StoreEmptied
 from cronsensus.model.ledger import STORE_EMPTIED, Identity
-from cronsensus.node.round import HALTED
+from cronsensus.node.round import HALTED_SECONDS
 from cronsensus.process.logger import flush
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.triggers import every
@@ -71,13 +71,13 @@ def unavailable() -> None:
 def test_a_store_that_is_emptied_between_the_look_and_the_opening_stops_a_node_that_is_to_stop(caplog):
     bench, store = begun(caplog, stop=True)
     store.on_open = lambda: empty(store)
-    assert bench.round.run_round() == HALTED
+    assert bench.round.run_round() == HALTED_SECONDS
     assert store.sessions() == []
     assert said(caplog) == 1
     assert emptied(bench) == 1
     assert "cannot be used" not in caplog.text  # it is not tried again, and nothing says so
-    bench.clock.advance(HALTED)
-    assert bench.round.run_round() == HALTED
+    bench.clock.advance(HALTED_SECONDS)
+    assert bench.round.run_round() == HALTED_SECONDS
     assert (store.sessions(), bench.round.stats.store_errors) == ([], 0)
 
 
@@ -86,7 +86,7 @@ def test_the_session_that_cannot_be_closed_in_a_store_that_was_emptied_stops_it_
     store.on_open = lambda: empty(store)
     with monkeypatch.context() as patch:
         patch.setattr(store, "close_session", lambda _: unavailable())
-        assert bench.round.run_round() == HALTED
+        assert bench.round.run_round() == HALTED_SECONDS
     assert bench.round.lease is not None
     assert bench.round.lease.is_lost
     assert bench.hands.calls == []
@@ -128,6 +128,6 @@ def test_a_store_that_was_emptied_before_it_could_say_which_one_it_is_is_noticed
     bench, store = begun(caplog, stop=True)
     store.on_open = lambda: empty(store)
     store.on_identity = unavailable
-    assert bench.round.run_round() < HALTED
-    assert bench.round.run_round() == HALTED
+    assert bench.round.run_round() < HALTED_SECONDS
+    assert bench.round.run_round() == HALTED_SECONDS
     assert (store.sessions(), emptied(bench)) == ([], 1)

@@ -9,14 +9,14 @@ import pytest
 
 from cronsensus import State, StoreUnavailable, every
 from cronsensus.errors import StoreBusy, StoreCorrupt
-from cronsensus.membership.lease import IDLE_LEASE, Asked, SessionLease
+from cronsensus.membership.lease import IDLE_LEASE, LeaseRequest, SessionLease
 from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Item, LogLine, OccurrenceFilter
 from cronsensus.model.session import Renewal
 from cronsensus.node.progress import ProgressBuffer
-from cronsensus.node.round import GRACE
+from cronsensus.node.round import GRACE_SECONDS
 from cronsensus.node.settings import WATCH_SECONDS, NodeSettings
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.steps import say
@@ -54,7 +54,7 @@ class Bench:
             request_renewal=self.keeper.request_renewal,
         )
 
-    def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
+    def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: LeaseRequest) -> None:
         self.round.active_runs.cancel_runs(renewal.cancel, renewal.held)
         self.round.reconciling.compare_held(lease, renewal.held, asked)
 
@@ -437,7 +437,7 @@ def test_a_node_decides_until_twice_the_sleep_that_it_planned_has_passed():
     bench = Bench(job(trigger=every("1h")))
     assert not decides(bench)
     planned = bench.round.run_round()
-    bench.clock.advance(planned + max(planned, GRACE) - 0.01)
+    bench.clock.advance(planned + max(planned, GRACE_SECONDS) - 0.01)
     assert decides(bench)
     bench.clock.advance(0.02)
     assert not decides(bench)
@@ -447,11 +447,11 @@ def test_a_node_decides_until_twice_the_sleep_that_it_planned_has_passed():
 
 def test_a_round_that_hangs_is_late_however_long_the_sleep_before_it_was(monkeypatch):
     bench = Bench(job(trigger=every("1h")))
-    assert bench.round.run_round() > GRACE
+    assert bench.round.run_round() > GRACE_SECONDS
     turned = []
 
     def hang() -> float:
-        for seconds in (GRACE - 0.01, 0.02):
+        for seconds in (GRACE_SECONDS - 0.01, 0.02):
             bench.clock.advance(seconds)
             turned.append((bench.round.turns, decides(bench)))
         return 60.0

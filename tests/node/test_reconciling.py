@@ -15,7 +15,7 @@ from cronsensus.model.occurrence import Item, LogLine, Occurrence
 from cronsensus.model.states import Reason, State
 from cronsensus.node import accepted_ends
 from cronsensus.node.accepted_ends import AcceptedEnds
-from cronsensus.node.claiming import UNRECORDED
+from cronsensus.node.claiming import END_UNKNOWN
 from cronsensus.node.executors.base import Call
 from cronsensus.node.reconciling import SETTLE_TIME
 from cronsensus.node.session import DECLARE_AGAIN_EVERY
@@ -210,7 +210,7 @@ def test_an_at_most_once_run_whose_end_is_known_no_more_is_closed_and_not_run_ag
     bench.forget(before)
     bench.go_on()
     found = bench.look(number)
-    assert (found.state, found.reason) == (State.FAILED, f"{Reason.CRASHED}: {UNRECORDED}")
+    assert (found.state, found.reason) == (State.FAILED, f"{Reason.CRASHED}: {END_UNKNOWN}")
     assert len(bench.begun) == 1
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from cronsensus.membership.lease import SessionLease
 from cronsensus.node.accepted_ends import Key
-from cronsensus.node.reconciling import ASKED_FOR_EVERY, MOST_SESSIONS_SHOWN, SETTLE_TIME, Reconciling
+from cronsensus.node.reconciling import MOST_SESSIONS_SHOWN, REQUEST_EVERY, SETTLE_TIME, Reconciling
 from cronsensus.timing.clock import ManualClock
 from tests.node.views import holder, view
 
@@ -133,11 +133,11 @@ def test_look_asks_for_a_renewal_where_it_shows_another_number_of_runs_or_no_ses
 def test_look_asks_for_no_renewal_too_often_nor_while_the_node_itself_is_behind():
     scene = Compared()
     assert scene.looks(0) == 1
-    scene.clock.advance(ASKED_FOR_EVERY - 0.001)
+    scene.clock.advance(REQUEST_EVERY - 0.001)
     assert scene.looks(0) == 0
     scene.clock.advance(0.001)
     assert scene.looks(0) == 1
-    scene.clock.advance(ASKED_FOR_EVERY)
+    scene.clock.advance(REQUEST_EVERY)
     for behind in ("in_doubt", "has_unsent_ends"):
         setattr(scene.ours, behind, True)
         assert scene.looks(0) == 0

@@ -9,7 +9,7 @@ from msgspec import structs
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Note
 from cronsensus.node.hooks import ADMITTED
-from cronsensus.node.progress import EVERY
+from cronsensus.node.progress import WRITE_EVERY
 from tests.node.test_active_runs import RETURNED, Scene
 
 
@@ -163,14 +163,14 @@ def test_what_cannot_be_started_does_not_start_what_comes_after_it(scene, caplog
 def test_a_reserved_run_that_goes_on_says_that_it_has_begun(scene):
     reserve(scene, 1, 2)
     scene.active_runs.start_reserved(1)
-    assert scene.active_runs.progress_in == pytest.approx(EVERY)
+    assert scene.active_runs.progress_in == pytest.approx(WRITE_EVERY)
     with scene.active_runs.open_report() as said:
         assert said.notes == ()
-    scene.clock.advance(2 * EVERY)
+    scene.clock.advance(2 * WRITE_EVERY)
     assert scene.active_runs.progress_in == 0.0
     assert scene.active_runs.send_report("s1")
     [note] = [note for verb, step in scene.store.told if verb == "step" for note in step.notes]
-    assert note == Note(1, 101, session="s1", ran=timedelta(seconds=2 * EVERY))
+    assert note == Note(1, 101, session="s1", ran=timedelta(seconds=2 * WRITE_EVERY))
     assert scene.active_runs.progress_in is None
 
 
@@ -178,7 +178,7 @@ def test_a_reserved_run_that_ends_soon_says_nothing_of_its_beginning(scene):
     reserve(scene, 1)
     scene.active_runs.start_reserved(1)
     scene.active_runs.receive_ending(scene.thread.calls[0], RETURNED)
-    scene.clock.advance(EVERY)
+    scene.clock.advance(WRITE_EVERY)
     scene.active_runs.send_report("s1")
     assert [step.notes for verb, step in scene.store.told if verb == "step"] == [()]
     assert scene.active_runs.progress_in is None

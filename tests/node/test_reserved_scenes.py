@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cronsensus.errors import StoreCorrupt, StoreUnavailable
-from cronsensus.membership.lease import Asked, SessionLease
+from cronsensus.membership.lease import LeaseRequest, SessionLease
 from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec
@@ -21,7 +21,7 @@ from cronsensus.model.session import Renewal
 from cronsensus.model.states import Reason, State
 from cronsensus.model.step import Done, Step
 from cronsensus.node import pace
-from cronsensus.node.pace import GATHER, STALLED
+from cronsensus.node.pace import GATHER_SECONDS, STALLED_AFTER
 from cronsensus.stores.base import Store
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.sql.sqlite import SqliteStore
@@ -57,7 +57,7 @@ class Node:
         )
         self.round.run_round()
 
-    def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
+    def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: LeaseRequest) -> None:
         self.round.active_runs.cancel_runs(renewal.cancel, renewal.held)
         self.round.reconciling.compare_held(lease, renewal.held, asked)
 
@@ -239,7 +239,7 @@ def test_store_that_is_away_takes_back_what_was_reserved_when_it_answers(
     with monkeypatch.context() as patch:
         for verb in ("step", "look", "renew"):
             patch.setattr(scene.a.store, verb, lambda *_, **__: _unavailable())
-        scene.clock.advance(STALLED + TICK)
+        scene.clock.advance(STALLED_AFTER + TICK)
         for _ in range(3):
             scene.a.round.run_round()
         assert scene.a.reserved == []
@@ -315,7 +315,7 @@ def test_run_that_is_cancelled_while_it_is_reserved_never_begins(scene: Scene) -
     scene.store.cancel(first, by="ann", why="wrong")
     scene.a.renewer.request_renewal()
     scene.a.renewer.renew(scene.a.store)
-    scene.clock.advance(GATHER)
+    scene.clock.advance(GATHER_SECONDS)
     scene.a.round.run_round()
     assert (scene.look(first).state, scene.look(first).attempt) == (State.CANCELLED, 0)
     scene.go_on()
@@ -397,7 +397,7 @@ def test_claim_that_fails_each_time_undoes_a_result_once(scene: Scene, monkeypat
     for _ in range(40):
         scene.a.end(SLOTS)
         scene.a.round.run_round()
-        scene.clock.advance(GATHER)
+        scene.clock.advance(GATHER_SECONDS)
     undone = [(one, after) for one, after in pairwise(asked) if one.want is not None and one.ends]
     assert undone
     assert all(after.want is None and after.ends[: len(one.ends)] == one.ends for one, after in undone)
@@ -410,9 +410,9 @@ def test_run_that_expires_while_it_is_reserved_is_missed_if_it_is_handed_back(
     store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pace.Pace, "reserve_limit", RESERVED)
-    scene = Scene(store, clock, expires_in=timedelta(seconds=STALLED / 2))
+    scene = Scene(store, clock, expires_in=timedelta(seconds=STALLED_AFTER / 2))
     held = scene.a.reserved
-    clock.advance(STALLED + TICK)
+    clock.advance(STALLED_AFTER + TICK)
     scene.go_on()
     found = [scene.look(number) for number in held]
     assert {(one.state, one.reason, one.attempt) for one in found} == {(State.MISSED, Reason.LATE, 0)}

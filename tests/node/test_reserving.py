@@ -9,7 +9,7 @@ import pytest
 from cronsensus.node import decide
 from cronsensus.node.careful import Careful
 from cronsensus.node.herd import Herd
-from cronsensus.node.pace import GATHER, STALLED, Pace, Queue
+from cronsensus.node.pace import GATHER_SECONDS, STALLED_AFTER, Pace, Queue
 from cronsensus.node.situation import Facts, Memory, Next, Release, Sleep, Work
 from cronsensus.stores.values import Partition
 
@@ -55,15 +55,15 @@ def test_runs_are_reserved_in_a_long_queue_of_short_ones(
 @pytest.mark.parametrize(
     ("facts", "memory", "follows"),
     [
-        ({}, {}, Sleep(GATHER - 0.01)),
-        ({}, {"pace": Pace(1000.0, HERE, 0, HERE - GATHER)}, Work()),
+        ({}, {}, Sleep(GATHER_SECONDS - 0.01)),
+        ({}, {"pace": Pace(1000.0, HERE, 0, HERE - GATHER_SECONDS)}, Work()),
         ({}, {"look_at": HERE}, Work()),
         ({"queue": Queue(80, few=True, waits_for=0.05)}, {}, Work(0, 20)),
         ({"in_doubt": True}, {}, Work()),
         ({}, {"careful": Careful(results_alone=True)}, Work()),
         ({}, {"backlog": False}, Work()),
-        ({"queue": Queue(80, few=False, waits_for=STALLED + 0.001)}, {}, Release()),
-        ({"queue": Queue(80, few=False, waits_for=STALLED)}, {}, Sleep(GATHER - 0.01)),
+        ({"queue": Queue(80, few=False, waits_for=STALLED_AFTER + 0.001)}, {}, Release()),
+        ({"queue": Queue(80, few=False, waits_for=STALLED_AFTER)}, {}, Sleep(GATHER_SECONDS - 0.01)),
         ({"draining": True}, {}, Release()),
         ({"trusted": False}, {}, Release()),
     ],
@@ -88,5 +88,5 @@ def test_after_what_was_reserved_went_back_the_pace_is_counted_anew() -> None:
 def test_a_claim_of_reserved_runs_alone_tells_that_more_may_wait() -> None:
     memory = Memory(**LONG_QUEUE | {"backlog": False})
     for claimed, backlog in ((0, False), (3, True)):
-        after = decide.note_work(memory, Facts(session="a"), HERE, want=0, claimed=claimed, again=False)
+        after = decide.note_work(memory, Facts(session="a"), HERE, want=0, claimed=claimed, pending_again=False)
         assert (after.backlog, after.pace) == (backlog, Pace(1000.0, HERE, 0, HERE))

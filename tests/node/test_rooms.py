@@ -60,7 +60,7 @@ def test_a_new_thing_that_a_run_may_wait_for_is_one_short_file() -> None:
 
 def test_a_made_up_feature_parks_and_wakes_and_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rooms, "ROOMS", (*rooms.ROOMS, waiting_for_files))
-    monkeypatch.setattr(waking, "SWEEP", 0.2)
+    monkeypatch.setattr(waking, "SWEEP_SECONDS", 0.2)
     scheduler, path = Scheduler(f"sqlite:///{tmp_path}/jobs.db"), tmp_path / "day.csv"
 
     @scheduler.job()

@@ -9,7 +9,7 @@ import pytest
 
 from cronsensus.errors import StoreUnavailable
 from cronsensus.node import careful
-from cronsensus.node.round import PATIENCE
+from cronsensus.node.round import FIRST_AND_LONGEST_WAIT
 from cronsensus.triggers import every
 from tests.node.test_node_crank import Bench, job
 
@@ -57,7 +57,7 @@ def test_node_that_gets_no_session_tries_again_later(monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as away:
         away.setattr(bench.store, "open_session", refused)
         waits = [bench.round.run_round() for _ in range(3)]
-    assert all(PATIENCE[0] / 2 <= wait <= PATIENCE[1] for wait in waits)
+    assert all(FIRST_AND_LONGEST_WAIT[0] / 2 <= wait <= FIRST_AND_LONGEST_WAIT[1] for wait in waits)
     assert bench.round.lease is None
     bench.round.run_round()
     assert bench.round.lease is not None

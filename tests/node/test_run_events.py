@@ -12,7 +12,7 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, RunError, Settled, Takeover
 from cronsensus.model.states import Origin
 from cronsensus.model.step import GiveBack
-from cronsensus.node.round import HALTED
+from cronsensus.node.round import HALTED_SECONDS
 from cronsensus.node.run_events import RunEvents
 from cronsensus.testing.conformance.steps import an_end
 from tests.membership.test_emptied_under_locks_and_calls import empty
@@ -152,5 +152,5 @@ def test_a_node_that_an_emptied_store_stops_tells_once_that_its_session_is_lost(
     session = bench.round.lease.session
     bench.round.lease.mark_lost()
     empty(bench.store)
-    assert bench.round.run_round() == bench.round.run_round() == HALTED
+    assert bench.round.run_round() == bench.round.run_round() == HALTED_SECONDS
     assert bus.events == [SessionLost(node="me", session=session, runs=())]

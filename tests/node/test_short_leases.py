@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cronsensus.membership.lease import SessionLease
-from cronsensus.membership.renewer import MEASURED, SessionRenewer
+from cronsensus.membership.renewer import MOST_MEASURED, SessionRenewer
 from cronsensus.model.ids import new_id
 from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.process.logger import flush
@@ -54,21 +54,21 @@ def told(caplog: pytest.LogCaptureFixture, takes: list[float]) -> list[str]:
 
 
 def test_a_lease_shorter_than_its_renewals_need_is_said_once_with_what_to_type(caplog):
-    (said,) = told(caplog, [0.15] * 3 * MEASURED)
+    (said,) = told(caplog, [0.15] * 3 * MOST_MEASURED)
     assert "the lease of 2s" in said
     assert "took 150 ms" in said
     assert "Scheduler(…, lease='3s'), or CRONSENSUS_LEASE=3s" in said
 
 
 def test_a_lease_that_just_fits_is_not_warned_of(caplog):
-    assert told(caplog, [0.13] * 3 * MEASURED) == []
+    assert told(caplog, [0.13] * 3 * MOST_MEASURED) == []
 
 
 def test_slow_renewals_between_quick_ones_are_not_taken_for_a_distance(caplog):
-    assert told(caplog, ([0.4] * (MEASURED - 1) + [0.05]) * 4) == []
+    assert told(caplog, ([0.4] * (MOST_MEASURED - 1) + [0.05]) * 4) == []
 
 
 def test_a_store_that_moved_away_is_noticed_when_all_that_counts_was_measured_there(caplog):
-    quick, slow = [0.05] * 20, [0.15] * (MEASURED - 1)
+    quick, slow = [0.05] * 20, [0.15] * (MOST_MEASURED - 1)
     assert told(caplog, quick + slow) == []
     assert len(told(caplog, [*quick, *slow, 0.15])) == 1

@@ -30,7 +30,7 @@ class Stuck(MemoryStore):
 
 
 def test_a_session_is_left_to_its_lease_while_its_round_is_inside_the_store(monkeypatch, caplog):
-    monkeypatch.setattr("cronsensus.node.node.LEAVING", 0.1)
+    monkeypatch.setattr("cronsensus.node.node.LEAVING_SECONDS", 0.1)
     monkeypatch.setattr(Stuck, "closed_by", [], raising=False)
     scheduler = Scheduler(Stuck("memory://stuck-in-a-look"))
 
@@ -65,7 +65,7 @@ def test_a_round_that_the_end_of_its_node_cut_off_is_no_mistake(monkeypatch, cap
             if any(handle is self for handle, _ in self.looks):
                 self.closed.set()
 
-    monkeypatch.setattr("cronsensus.node.node.LEAVING", 0.1)
+    monkeypatch.setattr("cronsensus.node.node.LEAVING_SECONDS", 0.1)
     monkeypatch.setattr(CutOff, "looks", [], raising=False)
     caplog.set_level("DEBUG", "cronsensus.node")
     scheduler = Scheduler(CutOff("memory://cut-off"))

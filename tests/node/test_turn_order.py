@@ -9,15 +9,15 @@ import pytest
 
 from cronsensus.node.turn_order import (
     IN_FRONT,
-    IN_TIME,
-    LAST_STAGGER,
+    LAST_STAGGERED_PLACE,
     LATE_STEP,
-    LATEST,
-    LONGEST_TERMS,
+    LATEST_TURN,
+    LOOK_BEFORE_TERM,
     LOOKOUT,
-    POLL_DEAF,
+    MOST_TERMS,
+    POLL_WITHOUT_NOTIFICATIONS,
     STAGGER,
-    SWEEP,
+    SWEEP_EVERY,
     TERM,
     is_in_front,
     next_sweep,
@@ -74,7 +74,7 @@ def test_node_that_a_look_does_not_show_yet_comes_after_all_that_it_shows(count:
 def test_first_node_comes_before_the_due_time_three_right_after_it_and_all_others_half_a_second_apart(
     lead: timedelta,
 ) -> None:
-    steps = [min(number * LATE_STEP, LATEST) for number in range(1, len(CROWD) - IN_FRONT + 1)]
+    steps = [min(number * LATE_STEP, LATEST_TURN) for number in range(1, len(CROWD) - IN_FRONT + 1)]
     for instant in TERMS:  # at the beginning of a term the next one is too far to matter
         turns = sorted(turn_of(one, CROWD, instant, lead=lead) - instant for one in CROWD)
         assert turns == [-lead, STAGGER, 2 * STAGGER, 3 * STAGGER, *steps]
@@ -83,8 +83,8 @@ def test_first_node_comes_before_the_due_time_three_right_after_it_and_all_other
 def test_no_node_is_late_where_notifications_do_not_reach_it() -> None:
     for instant in TERMS:
         turns = sorted(turn_of(one, CROWD, instant, hears_notifications=False) - instant for one in CROWD)
-        assert turns[:LAST_STAGGER] == [number * STAGGER for number in range(LAST_STAGGER)]
-        assert set(turns[LAST_STAGGER:]) == {LAST_STAGGER * STAGGER}
+        assert turns[:LAST_STAGGERED_PLACE] == [number * STAGGER for number in range(LAST_STAGGERED_PLACE)]
+        assert set(turns[LAST_STAGGERED_PLACE:]) == {LAST_STAGGERED_PLACE * STAGGER}
 
 
 @pytest.mark.parametrize("before", [0.3, 0.52, 0.58, 1.0, 2.2, 4.5, 9.9])
@@ -94,10 +94,10 @@ def test_late_node_looks_before_its_own_term_and_after_those_in_front(before: fl
         instant = term - before * SECOND
         now, then = in_front(instant), in_front(term)
         for one in set(CROWD) - now:
-            anyway = min((place_of(one, CROWD, instant) - IN_FRONT + 1) * LATE_STEP, LATEST)
+            anyway = min((place_of(one, CROWD, instant) - IN_FRONT + 1) * LATE_STEP, LATEST_TURN)
             after = turn_of(one, CROWD, instant) - instant
             if one in then and term - instant < anyway:
-                assert after == max(IN_FRONT * STAGGER, term - instant - IN_TIME)
+                assert after == max(IN_FRONT * STAGGER, term - instant - LOOK_BEFORE_TERM)
                 sooner += 1
             else:
                 assert after == anyway
@@ -117,9 +117,9 @@ def test_a_due_time_that_those_in_front_leave_alone_is_seen_every_half_second() 
 def test_node_in_front_sees_to_what_is_parked_every_five_seconds_and_each_other_in_its_own_term() -> None:
     for now in (TERM_BEGINS, TERM_BEGINS + TERM - SECOND):
         sweeps = {one: next_sweep(one, CROWD, now) for one in CROWD}
-        assert {one for one, at in sweeps.items() if at == now + SWEEP} == in_front(now + SWEEP)
-        assert all(now < at <= now + (LONGEST_TERMS + 1) * TERM for at in sweeps.values())
-        own = [one for one, at in sweeps.items() if at < now + LONGEST_TERMS * TERM]
+        assert {one for one, at in sweeps.items() if at == now + SWEEP_EVERY} == in_front(now + SWEEP_EVERY)
+        assert all(now < at <= now + (MOST_TERMS + 1) * TERM for at in sweeps.values())
+        own = [one for one, at in sweeps.items() if at < now + MOST_TERMS * TERM]
         assert all(is_in_front(one, CROWD, sweeps[one]) for one in own)
         assert len(own) > len(CROWD) // 2
 
@@ -129,13 +129,13 @@ def test_where_nothing_is_told_one_node_looks_a_third_of_a_second_after_the_othe
     for now in TERMS:
         turns = sorted(seconds_to_lookout(one, CROWD[:count], now) for one in CROWD[:count])
         assert all(b - a == LOOKOUT for a, b in pairwise(turns))
-        assert LOOKOUT / 2 <= turns[0] < turns[-1] <= POLL_DEAF
+        assert LOOKOUT / 2 <= turns[0] < turns[-1] <= POLL_WITHOUT_NOTIFICATIONS
 
 
 def test_node_looks_out_every_two_seconds_if_it_is_alone_or_unknown_and_not_less_often_among_many() -> None:
-    assert seconds_to_lookout("a", ("a",), TERM_BEGINS) == POLL_DEAF
-    assert seconds_to_lookout("new", ("a", "b"), TERM_BEGINS) == POLL_DEAF
-    assert all(seconds_to_lookout(one, CROWD, TERM_BEGINS) <= POLL_DEAF + LOOKOUT / 2 for one in CROWD)
+    assert seconds_to_lookout("a", ("a",), TERM_BEGINS) == POLL_WITHOUT_NOTIFICATIONS
+    assert seconds_to_lookout("new", ("a", "b"), TERM_BEGINS) == POLL_WITHOUT_NOTIFICATIONS
+    assert all(seconds_to_lookout(one, CROWD, TERM_BEGINS) <= POLL_WITHOUT_NOTIFICATIONS + LOOKOUT / 2 for one in CROWD)
 
 
 # --- of many runs that are fired at once ------------------------------------------------------------------------------

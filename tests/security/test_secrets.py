@@ -89,7 +89,7 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Night]:
     url = f"sqlite:///{tmp_path_factory.mktemp('night')}/jobs.db"
     with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         hook, (server, letters) = stack.enter_context(webhooks()), stack.enter_context(mails())
-        patch.setattr(watching, "EVERY", timedelta(seconds=0.1))
+        patch.setattr(watching, "SCAN_EVERY", timedelta(seconds=0.1))
         patch.setenv("CRONSENSUS_SMTP_URL", server)
         scheduler = Scheduler(url, alerts=[Alert(hook.url), Alert("mailto://ops@example.org")])
 

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import structs
 
 from cronsensus.errors import StoreError
-from cronsensus.membership.lease import MARGIN, SessionLease
+from cronsensus.membership.lease import UNTRUSTED_SHARE, SessionLease
 from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Settled
@@ -263,7 +263,7 @@ class TrustsFromTheAnswer(SessionLease):
     """Counts the lease from the answer, not from the question."""
 
     def confirm_renewal(self, asked, lease):
-        super().confirm_renewal(self.note_request(), lease + lease * MARGIN)
+        super().confirm_renewal(self.note_request(), lease + lease * UNTRUSTED_SHARE)
 
 
 class BelievesWhoeverReturns(ActiveRuns):
@@ -332,9 +332,11 @@ class NeverAdopts(Claiming):
 _set_alarm, _plan_upkeep = decide.set_alarm, decide.plan_upkeep
 
 
-def fires_and_forgets(memory, view, facts, now, *, firing, fired, took, again):
+def fires_and_forgets(memory, view, facts, now, *, firing, fired, firing_seconds, look_at_once):
     """Does not look again after what it fired, nor after a race that it lost, nor after a plan that was cut."""
-    return _set_alarm(memory, view, facts, now, firing=Firing(), fired=Fired(), took=took, again=False)
+    return _set_alarm(
+        memory, view, facts, now, firing=Firing(), fired=Fired(), firing_seconds=firing_seconds, look_at_once=False
+    )
 
 
 def never_takes_over(*seen):

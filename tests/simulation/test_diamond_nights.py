@@ -73,5 +73,5 @@ def test_a_gate_that_is_open_is_found_out(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_gate_that_takes_what_is_under_way_for_missing_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upstreams.Gates, "_read_time", lambda *_: upstreams._Seen("missing", None))
+    monkeypatch.setattr(upstreams.Gates, "_read_time", lambda *_: upstreams._TimeState("missing", None))
     assert found_out()

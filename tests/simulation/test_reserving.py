@@ -27,8 +27,8 @@ def happened(monkeypatch):
 
     monkeypatch.setattr(People, "_enqueue", noted_enqueue)
     monkeypatch.setattr(pace.Pace, "reserve_limit", 8)
-    monkeypatch.setattr(reserving, "STALLED", LONG)
-    monkeypatch.setattr(round, "STALLED", LONG)
+    monkeypatch.setattr(reserving, "STALLED_AFTER", LONG)
+    monkeypatch.setattr(round, "STALLED_AFTER", LONG)
     happened = Counter[str]()
     reserve, hand_back, begin = ActiveRuns.reserve_claims, ActiveRuns.release_waiting, ActiveRuns._start_reserved
 

@@ -106,13 +106,13 @@ def test_a_handler_that_blocks_holds_up_no_renewal_and_no_other_run(handle, tmp_
 
 
 def test_a_node_whose_rounds_stand_still_stops_renewing_says_so_and_ends(handle, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(module, "STUCK_LOOK", 0.02)
-    monkeypatch.setattr(module, "STUCK_LOOKS", 10**9)  # on a busy machine, a round may take long until then
+    monkeypatch.setattr(module, "STUCK_CHECK_EVERY", 0.02)
+    monkeypatch.setattr(module, "STUCK_CHECKS", 10**9)  # on a busy machine, a round may take long until then
     inside, go = threading.Event(), threading.Event()
 
     def emit(record):
         if record.threadName == "cronsensus-rounds" and "succeeded" in record.getMessage():
-            module.STUCK_LOOKS = 10
+            module.STUCK_CHECKS = 10
             inside.set()
             assert go.wait(60)
 

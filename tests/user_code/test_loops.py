@@ -60,7 +60,7 @@ def test_nor_does_one_that_ctrl_c_ends_in_the_middle_of_a_drain(tmp_path):
 
 @pytest.mark.parametrize("close", [True, False])
 def test_a_node_whose_loop_has_ended_leaves_async_jobs_to_others_and_runs_the_rest(caplog, monkeypatch, close):
-    monkeypatch.setattr(active_runs, "PAUSE_OF_A_LOOP", 0.0)
+    monkeypatch.setattr(active_runs, "LOOP_PAUSE", 0.0)
     url = f"memory://loops-{next(_names)}"
 
     def make() -> tuple[Scheduler, list[Any]]:

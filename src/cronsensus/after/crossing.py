@@ -25,7 +25,7 @@ class CameAfter:
         """Return the name of the function that reads it, and its contents for a message."""
         results = self.results or UpstreamResults()
         return f"{__name__}:{unpack_upstreams.__name__}", msgspec.to_builtins(
-            {job: _pack_upstream(job, some, results) for job, some in self.times.items()}
+            {job: _pack_upstream(job, occurrences, results) for job, occurrences in self.times.items()}
         )
 
 

@@ -28,7 +28,7 @@ class AfterOptions(TypedDict, total=False):
     wait_for: Duration | None
 
 
-DEFAULTS: dict[str, Any] = {"overlap": "allow", "concurrency": 1, "catch_up": "all"}
+DEPENDENT_DEFAULTS: dict[str, Any] = {"overlap": "allow", "concurrency": 1, "catch_up": "all"}
 """Default policies of a dependent job: its upstreams decide which nights run."""
 
 
@@ -42,7 +42,11 @@ class Dependencies:
 
 
 def read_after(
-    job: str, options: Mapping[str, Any], own: Trigger | None, declared: Declarations, policies: Mapping[str, Any]
+    job: str,
+    options: Mapping[str, Any],
+    own_trigger: Trigger | None,
+    declared: Declarations,
+    policies: Mapping[str, Any],
 ) -> Dependencies | None:
     """Read the options for a job's upstreams; ``None``: it has none.
 
@@ -79,17 +83,25 @@ def read_after(
             raise InvalidOption(
                 f"when={{{name_of(upstream)}: …}}: {job!r} does not come after that; name it in after=, too"
             )
-    trigger = own or _common_trigger(job, names, declared)
-    _require_same(job, trigger, [name for name in names if which.get(name) is None], declared, own=own is not None)
+    trigger = own_trigger or _common_trigger(job, names, declared)
+    _require_same(
+        job,
+        trigger,
+        [name for name in names if which.get(name) is None],
+        declared,
+        has_own_trigger=own_trigger is not None,
+    )
     wait_for = WAIT_FOR if options.get("wait_for") is None else parse_duration(options["wait_for"], what="wait_for")
     _require_kept(job, names, wait_for, declared)
-    known = {name: function.registered for name in names if (function := declared.function_of(name))}
+    upstream_functions = {name: function.registered for name in names if (function := declared.function_of(name))}
     return Dependencies(
         After(tuple(Rule(name, _read_when(when, name), which.get(name, "same")) for name in names), wait_for),
         UpstreamResults(
-            types={name: registered.result_types for name, registered in known.items()},
+            types={name: registered.result_types for name, registered in upstream_functions.items()},
             functions={
-                name: returning for name, registered in known.items() if (returning := registered.returning) is not None
+                name: returning
+                for name, registered in upstream_functions.items()
+                if (returning := registered.returning) is not None
             },
         ),
         trigger,
@@ -124,38 +136,48 @@ def _common_trigger(job: str, names: Sequence[str], declared: Declarations) -> T
                 f"{job!r} comes after {name!r}, which has no schedule, so there is no time that both have; give "
                 f"{job!r} a trigger of its own and after={{{name}: 'latest_before'}}"
             )
-    first = next(iter(triggers.values()))
-    assert first is not None  # noqa: S101 - as checked
-    return first
+    common = next(iter(triggers.values()))
+    assert common is not None  # noqa: S101 - as checked
+    return common
 
 
-def _require_same(job: str, trigger: Trigger, names: Sequence[str], declared: Declarations, *, own: bool) -> None:
+def _require_same(
+    job: str, trigger: Trigger, names: Sequence[str], declared: Declarations, *, has_own_trigger: bool
+) -> None:
     """Raise if a job and an upstream have different schedules, and no option decides which times count."""
     for name in names:
         spec = declared.spec(name)
-        theirs = None if spec is None else spec.trigger
-        if theirs is not None and theirs.to_json() == trigger.in_zone(declared.zone).to_json():
+        upstream_trigger = None if spec is None else spec.trigger
+        if upstream_trigger is not None and upstream_trigger.to_json() == trigger.in_zone(declared.zone).to_json():
             continue
-        raise InvalidOption(_check_choices(job, trigger, name, theirs, own=own))
+        raise InvalidOption(_check_choices(job, trigger, name, upstream_trigger, has_own_trigger=has_own_trigger))
 
 
-def _check_choices(job: str, trigger: Trigger, name: str, theirs: Trigger | None, *, own: bool) -> str:
+def _check_choices(
+    job: str, trigger: Trigger, name: str, upstream_trigger: Trigger | None, *, has_own_trigger: bool
+) -> str:
     now = SystemClock().now().astimezone(UTC)
     at = trigger.next_after(now)
-    whose = f"{job!r} has" if own else "the upstream before it has"
-    start = f"{name!r} has another schedule than {whose}, so say which of its times count: "
-    if at is None or theirs is None:
+    compared_with = f"{job!r} has" if has_own_trigger else "the upstream before it has"
+    start = f"{name!r} has another schedule than {compared_with}, so say which of its times count: "
+    if at is None or upstream_trigger is None:
         return f"{start}after={{{name}: 'latest_before'}}"
-    before = last_until(theirs, at)
+    before = last_until(upstream_trigger, at)
     previous = last_until(trigger, at - timedelta(microseconds=1))
-    first = None if previous is None else theirs.next_after(previous)
+    first_in_period = None if previous is None else upstream_trigger.next_after(previous)
     latest = "none yet" if before is None else format_instant(before)
-    period = "none" if first is None or first > at else f"{format_instant(first)} to {latest}"
+    period = (
+        "none" if first_in_period is None or first_in_period > at else f"{format_instant(first_in_period)} to {latest}"
+    )
     return (
         f"{start}after={{{name}: …}}. Of {job} at {format_instant(at)} that would be with 'latest_before' {latest}, "
-        f"with 'all_in_period' {period}, with 'same' {_is_same_trigger(theirs, at)}"
+        f"with 'all_in_period' {period}, with 'same' {_is_same_trigger(upstream_trigger, at)}"
     )
 
 
-def _is_same_trigger(theirs: Trigger, at: datetime) -> str:
-    return format_instant(at) if theirs.next_after(at - timedelta(microseconds=1)) == at else "none, ever missing"
+def _is_same_trigger(upstream_trigger: Trigger, at: datetime) -> str:
+    return (
+        format_instant(at)
+        if upstream_trigger.next_after(at - timedelta(microseconds=1)) == at
+        else "none, ever missing"
+    )

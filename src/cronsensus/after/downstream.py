@@ -43,8 +43,8 @@ def list_downstream(rules: Mapping[str, Sequence[Rule]], job: str) -> Downstream
 
 def list_names_after(rules: Mapping[str, Sequence[Rule]], job: str) -> tuple[str, ...]:
     """Return the names of all downstream jobs of a job, direct or not."""
-    found = list_downstream(rules, job)
-    return (*found.jobs, *found.others)
+    downstream = list_downstream(rules, job)
+    return (*downstream.jobs, *downstream.others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +72,9 @@ def plan_trigger(rules: Mapping[str, Sequence[Rule]], job: str) -> TriggerPlan:
             f"{job!r} comes after {before} itself, so a chain does not begin with it: begin with the first job, or run "
             "one time of it again: cronsensus runs retry ID --downstream"
         )
-    found, runs = list_downstream(rules, job), [job]
-    left_out = [(name, "it comes after other times of it") for name in found.others]
-    for name in found.jobs:
+    downstream, runs = list_downstream(rules, job), [job]
+    left_out = [(name, "it comes after other times of it") for name in downstream.others]
+    for name in downstream.jobs:
         missing = [rule.job for rule in rules[name] if rule.which == "same" and rule.job not in runs]
         if missing:
             left_out.append((name, f"it also comes after {', '.join(missing)}, which does not run now"))
@@ -99,8 +99,8 @@ class RetryPlan:
 
 def retried_already(occurrence: int, newest: int, state: State) -> str:
     """Return the message for a second retry of a run: the first retry, and what to type for another."""
-    more = f"for one more: cronsensus runs retry {occurrence} --again"
-    next_step = more if state.final else f"see it: cronsensus runs show {newest}"
+    how_to_retry = f"for one more: cronsensus runs retry {occurrence} --again"
+    next_step = how_to_retry if state.final else f"see it: cronsensus runs show {newest}"
     return f"run {occurrence} was tried again already as run {newest} ({state}); {next_step}"
 
 
@@ -116,19 +116,19 @@ def plan_retry(store: Store, rules: Mapping[str, Sequence[Rule]], run: Occurrenc
         raise InvalidOption(
             f"run {run.id} of {run.job!r} has no nominal time, so nothing comes after it; retry it without downstream"
         )
-    found, at = list_downstream(rules, run.job), run.scheduled_for
+    downstream, at = list_downstream(rules, run.job), run.scheduled_for
     newest = retry_chain(store, run)[-1]
-    runs, left_out = [run], [(job, "it comes after other times of it") for job in found.others]
+    runs, left_out = [run], [(job, "it comes after other times of it") for job in downstream.others]
     if newest is not run:
         runs, left_out = [], [(run.job, retried_already(run.id, newest.id, newest.state)), *left_out]
-    for job in found.jobs:
-        last = store.occurrences(OccurrenceFilter(job=job, scheduled_from=at, scheduled_until=at), limit=1)
-        if not last:
+    for job in downstream.jobs:
+        newest_of_job = store.occurrences(OccurrenceFilter(job=job, scheduled_from=at, scheduled_until=at), limit=1)
+        if not newest_of_job:
             left_out.append((job, f"it has no run for {format_instant(at)}"))
-        elif not last[0].state.final:
-            left_out.append((job, f"its run {last[0].id} is {last[0].state}"))
-        elif newest is not run and last[0].id > newest.id:
-            left_out.append((job, f"run {last[0].id} came after that ({last[0].state})"))
+        elif not newest_of_job[0].state.final:
+            left_out.append((job, f"its run {newest_of_job[0].id} is {newest_of_job[0].state}"))
+        elif newest is not run and newest_of_job[0].id > newest.id:
+            left_out.append((job, f"run {newest_of_job[0].id} came after that ({newest_of_job[0].state})"))
         else:
-            runs.append(last[0])
+            runs.append(newest_of_job[0])
     return RetryPlan(tuple(runs), tuple(left_out))

@@ -14,5 +14,5 @@ class ComesAfter(BaseRun):
     @property
     def upstream(self) -> Upstreams:
         """What this run came after: ``run.upstream[extract].result``; see ``after=`` of ``Scheduler.job``."""
-        found: CameAfter | None = self.extras.get(CAME_AFTER)
-        return Upstreams({} if found is None else found.times, of_item=self._parent is not None)
+        came_after: CameAfter | None = self.extras.get(CAME_AFTER)
+        return Upstreams({} if came_after is None else came_after.times, of_item=self._parent is not None)

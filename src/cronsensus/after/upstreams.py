@@ -27,9 +27,9 @@ _FIRST_STEP, _LONGEST_STEP = timedelta(minutes=1), timedelta(days=366 * 5)
 _PAGE = 500
 MOST_IN_PERIOD = 10_000
 """Most nominal times of an upstream that a run may come after; with more of them it is skipped."""
-_TOGETHER = 4
+_LEAST_TOGETHER = 4
 """From this many nominal times of an upstream on, they are read together."""
-_SPARSE = 20
+_TIMES_PER_PAGE = 20
 """For this many nominal times, one more page is read of the occurrences in between. If the upstream runs far more often
 than that, each time is read alone."""
 
@@ -120,7 +120,7 @@ Found = Mapping[str, tuple[Upstream[Any], ...]]
 """The upstream occurrences of a run, by job."""
 
 
-class _Seen(NamedTuple):
+class _TimeState(NamedTuple):
     verdict: Verdict
     occurrence: Occurrence | None
 
@@ -140,7 +140,7 @@ class Gates:
         """
         self._store = store
         self._jobs: dict[str, JobView | None] = {}
-        self._seen: dict[tuple[str, datetime], _Seen] = {key: _Seen("wait", None) for key in running}
+        self._seen: dict[tuple[str, datetime], _TimeState] = {key: _TimeState("wait", None) for key in running}
         self._now = now
 
     def _waited_times(self, sleeper: Sleeper) -> timedelta:
@@ -152,24 +152,24 @@ class Gates:
 
     def read_upstreams(self, sleepers: Sequence[tuple[JobSpec, Sleeper]]) -> None:
         """Read many nominal times of an upstream together: many nights may wait for one that does not end."""
-        times: dict[str, set[datetime]] = defaultdict(set)
+        times_by_job: dict[str, set[datetime]] = defaultdict(set)
         for spec, sleeper in sleepers:
             for rule in () if spec.after is None else spec.after.upstreams:
                 if rule.which == "same" and sleeper.scheduled_for is not None:
-                    times[rule.job].add(sleeper.scheduled_for)
-        for job, wanted in times.items():
-            wanted -= {time for seen, time in self._seen if seen == job}
-            if len(wanted) >= _TOGETHER:
-                self._read_together(job, wanted)
+                    times_by_job[rule.job].add(sleeper.scheduled_for)
+        for job, times_of_job in times_by_job.items():
+            times_of_job -= {time for read_job, time in self._seen if read_job == job}
+            if len(times_of_job) >= _LEAST_TOGETHER:
+                self._read_together(job, times_of_job)
 
-    def _read_together(self, job: str, wanted: Collection[datetime]) -> None:
+    def _read_together(self, job: str, times: Collection[datetime]) -> None:
         """Read the occurrences of many nominal times, and the verdicts of those that have none."""
         view = self._read_job(job)  # first: see ``_read_time``
-        since, until = min(wanted), max(wanted)
-        if view is None or not self._read_times(job, since, until, pages=1 + len(wanted) // _SPARSE):
+        first, last = min(times), max(times)
+        if view is None or not self._read_times(job, first, last, pages=1 + len(times) // _TIMES_PER_PAGE):
             return  # too many others in between: the rest is read one by one
-        without_occurrence = [time for time in wanted if (job, time) not in self._seen]
-        ranges = list(every_range(self._store, job, since, until)) if without_occurrence else []
+        without_occurrence = [time for time in times if (job, time) not in self._seen]
+        ranges = list(every_range(self._store, job, first, last)) if without_occurrence else []
         for time in without_occurrence:
             decided = next((entry for entry in ranges if entry.range.first <= time <= entry.range.last), None)
             self._seen[job, time] = _without_occurrence(view, time, decided)
@@ -189,15 +189,15 @@ class Gates:
             for rule in after.upstreams
         }
         verdicts: dict[str, Sequence[Verdict]] = {
-            job: [seen.verdict for _, seen in times] or ["missing"] for job, times in times_by_job.items()
+            job: [state.verdict for _, state in times] or ["missing"] for job, times in times_by_job.items()
         }
-        waits = any("wait" in of_upstream for of_upstream in verdicts.values())
-        waited = self._waited_times(sleeper) if waits else timedelta(0)
+        any_waits = any("wait" in of_upstream for of_upstream in verdicts.values())
+        waited = self._waited_times(sleeper) if any_waits else timedelta(0)
         decided = decide_gate(after.upstreams, verdicts, waited=waited, wait_for=after.wait_for)
         if decided.decision != "run":
             return decided, {}
         return decided, {
-            job: tuple(_make_upstream(job, time, seen, results) for time, seen in times)
+            job: tuple(_make_upstream(job, time, state, results) for time, state in times)
             for job, times in times_by_job.items()
         }
 
@@ -205,15 +205,17 @@ class Gates:
         """Return when an occurrence's last upstream ended, as ``decide_gate`` has read it."""
         if sleeper.scheduled_for is None or spec.after is None:
             return None
-        times = [
-            seen
+        states = [
+            state
             for rule in spec.after.upstreams
-            for _, seen in self._times_of_upstream(rule, sleeper.scheduled_for, spec.trigger)
+            for _, state in self._times_of_upstream(rule, sleeper.scheduled_for, spec.trigger)
         ]
-        ends = [seen.occurrence.finished_at for seen in times if seen.occurrence is not None]
+        ends = [state.occurrence.finished_at for state in states if state.occurrence is not None]
         return max((end for end in ends if end is not None), default=None)
 
-    def _times_of_upstream(self, rule: Rule, time: datetime, own: Trigger | None) -> Iterator[tuple[datetime, _Seen]]:
+    def _times_of_upstream(
+        self, rule: Rule, time: datetime, own_trigger: Trigger | None
+    ) -> Iterator[tuple[datetime, _TimeState]]:
         """Yield the nominal times of an upstream that count, with the state of each."""
         if rule.which == "same":
             yield time, self._seen_at(rule.job, time)
@@ -222,32 +224,32 @@ class Gates:
         trigger = None if view is None else view.spec.trigger
         if trigger is None:
             return
-        last = last_until(trigger, time)
+        last_time = last_until(trigger, time)
         if rule.which == "latest_before":
-            if last is not None:
-                yield last, self._seen_at(rule.job, last)
+            if last_time is not None:
+                yield last_time, self._seen_at(rule.job, last_time)
             return
-        begin = None if own is None else last_until(own, time - _MICROSECOND)
-        at = trigger.next_after(time - timedelta(days=1) if begin is None else begin)
+        previous_own_time = None if own_trigger is None else last_until(own_trigger, time - _MICROSECOND)
+        at = trigger.next_after(time - timedelta(days=1) if previous_own_time is None else previous_own_time)
         if at is not None and at < time:
             self._read_times(rule.job, at, time)
         for _ in range(MOST_IN_PERIOD):
             if at is None or at > time:
                 return
-            seen = self._seen_at(rule.job, at)
-            yield at, seen
-            if is_against(rule, seen.verdict):
+            state = self._seen_at(rule.job, at)
+            yield at, state
+            if is_against(rule, state.verdict):
                 return  # the gate is decided, and there may be many others
             at = trigger.next_after(at)
         if at is not None and at <= time:
-            yield at, _Seen("missing", None)  # too many: the rest is not read
+            yield at, _TimeState("missing", None)  # too many: the rest is not read
 
     def _read_times(self, job: str, since: datetime, until: datetime, *, pages: int = sys.maxsize) -> bool:
         """Read the occurrences of several nominal times, at most ``pages`` pages; return whether these were all."""
         self._read_job(job)  # first: see ``_read_time``
-        where, after = OccurrenceFilter(job=job, scheduled_from=since, scheduled_until=until), None
+        wanted, after = OccurrenceFilter(job=job, scheduled_from=since, scheduled_until=until), None
         for _ in range(pages):
-            page = self._store.occurrences(where, after=after, limit=_PAGE)
+            page = self._store.occurrences(wanted, after=after, limit=_PAGE)
             for occurrence in page:
                 if occurrence.scheduled_for is not None:
                     # Newest first, and the newest counts.
@@ -262,51 +264,51 @@ class Gates:
             self._jobs[name] = self._store.job(name)
         return self._jobs[name]
 
-    def _seen_at(self, job: str, time: datetime) -> _Seen:
+    def _seen_at(self, job: str, time: datetime) -> _TimeState:
         if (job, time) not in self._seen:
             self._seen[job, time] = self._read_time(job, time)
         return self._seen[job, time]
 
-    def _read_time(self, job: str, time: datetime) -> _Seen:
-        at = OccurrenceFilter(job=job, scheduled_from=time, scheduled_until=time)
-        if newest := self._store.occurrences(at, limit=1):
+    def _read_time(self, job: str, time: datetime) -> _TimeState:
+        at_time = OccurrenceFilter(job=job, scheduled_from=time, scheduled_until=time)
+        if newest := self._store.occurrences(at_time, limit=1):
             return _seen_of(newest[0])
         # The job first: times up to its watermark are decided by then, so the later reads find them.
-        known = job in self._jobs
+        job_was_read = job in self._jobs
         view = self._read_job(job)
         if view is None:
-            return _Seen("missing", None)
-        if not known and (newest := self._store.occurrences(at, limit=1)):
+            return _TimeState("missing", None)
+        if not job_was_read and (newest := self._store.occurrences(at_time, limit=1)):
             return _seen_of(newest[0])
         return _without_occurrence(
             view, time, next(iter(self._store.ranges(job, since=time, until=time, limit=1)), None)
         )
 
 
-def _without_occurrence(view: JobView, time: datetime, decided: LedgerRange | None) -> _Seen:
+def _without_occurrence(view: JobView, time: datetime, decided: LedgerRange | None) -> _TimeState:
     """Return the verdict of a nominal time that has no occurrence; ``view`` was read before that was found."""
     if decided is not None:
-        return _Seen("skipped" if decided.range.state is State.SKIPPED else "missed", None)
+        return _TimeState("skipped" if decided.range.state is State.SKIPPED else "missed", None)
     if view.horizon is not None and time <= view.horizon:
-        return _Seen("pruned", None)
+        return _TimeState("pruned", None)
     if view.watermark >= time or view.retired_at is not None:
-        return _Seen("missing", None)
+        return _TimeState("missing", None)
     if view.paused_at is not None and time >= view.paused_at:
-        return _Seen("skipped", None)
-    return _Seen("wait", None)
+        return _TimeState("skipped", None)
+    return _TimeState("wait", None)
 
 
-def _seen_of(occurrence: Occurrence) -> _Seen:
-    return _Seen(cast("Verdict", str(occurrence.state)) if occurrence.state.final else "wait", occurrence)
+def _seen_of(occurrence: Occurrence) -> _TimeState:
+    return _TimeState(cast("Verdict", str(occurrence.state)) if occurrence.state.final else "wait", occurrence)
 
 
-def _make_upstream(job: str, time: datetime, seen: _Seen, results: UpstreamResults | None) -> Upstream[Any]:
-    occurrence = seen.occurrence
+def _make_upstream(job: str, time: datetime, state: _TimeState, results: UpstreamResults | None) -> Upstream[Any]:
+    occurrence = state.occurrence
     if occurrence is None:
-        return Upstream(job, time, seen.verdict)
+        return Upstream(job, time, state.verdict)
     types = None if results is None else results.types.get(job)
     result = None if occurrence.state is not State.SUCCEEDED or types is None else types.read_result(occurrence.result)
-    return Upstream(job, time, seen.verdict, result, occurrence.id)
+    return Upstream(job, time, state.verdict, result, occurrence.id)
 
 
 def last_until(trigger: Trigger, time: datetime) -> datetime | None:
@@ -322,12 +324,12 @@ def last_until(trigger: Trigger, time: datetime) -> datetime | None:
 
 def _last_time(trigger: Trigger, first: datetime, until: datetime) -> datetime:
     """Return the last nominal time from ``first`` on, by bisection, because there may be millions."""
-    last, end = first, until
-    while (following := trigger.next_after(last)) is not None and following <= until:
-        middle = last + (end - last) / 2
-        following_middle = trigger.next_after(middle)
-        if following_middle is None or following_middle > until:
-            last, end = following, middle
+    latest, end = first, until
+    while (next_time := trigger.next_after(latest)) is not None and next_time <= until:
+        middle = latest + (end - latest) / 2
+        next_of_middle = trigger.next_after(middle)
+        if next_of_middle is None or next_of_middle > until:
+            latest, end = next_time, middle
         else:
-            last = following_middle
-    return last
+            latest = next_of_middle
+    return latest

@@ -25,7 +25,7 @@ from cronsensus.stores.pages import every_edge
 from cronsensus.stores.values import View
 
 _PAGE = 200
-_SINGLY = 8
+_MOST_READ_SINGLY = 8
 """Up to so many occurrences are read one by one; for more, all parked ones are read in pages."""
 EARLIEST = datetime.min.replace(tzinfo=UTC)
 
@@ -100,10 +100,12 @@ class UpstreamWaker(Waker):
         """Note which jobs come after others, and whether anything is parked."""
         self._parked = view.parked
         edges = self._graph.edges
-        new = [job.spec for job in view.jobs if job.spec.after is not None and edges.get(job.spec.name) is not job.spec]
-        if new:
+        new_specs = [
+            job.spec for job in view.jobs if job.spec.after is not None and edges.get(job.spec.name) is not job.spec
+        ]
+        if new_specs:
             with self._changing:
-                self._graph = self._graph.with_edges(new)
+                self._graph = self._graph.with_edges(new_specs)
 
     def has_downstream(self, job: str) -> bool:
         """Whether any job is known to depend on ``job``: from this program's code, a look, or the last sweep.
@@ -119,9 +121,12 @@ class UpstreamWaker(Waker):
         """Return the graph with the edges from this program's code added."""
         registry = dict(self._registry)
         self._known = len(registry)
-        found = {name: registered.part_of(UpstreamResults) for name, registered in registry.items()}
+        results_by_name = {name: registered.part_of(UpstreamResults) for name, registered in registry.items()}
         return graph.with_pairs(
-            (upstream, name) for name, results in found.items() if results is not None for upstream in results.types
+            (upstream, name)
+            for name, results in results_by_name.items()
+            if results is not None
+            for upstream in results.types
         )
 
     def _read_edges(self, store: Store) -> Mapping[str, JobSpec]:
@@ -173,7 +178,7 @@ class UpstreamWaker(Waker):
             # The other nodes may sleep for minutes, and if this node dies no other knows that anything is parked.
             store.notify()
             self._parked = True
-        checked = parked_claims[:_SINGLY]
+        checked = parked_claims[:_MOST_READ_SINGLY]
         _remove_triggers(triggers, checked)
         parked = [trigger.sleeper for trigger in checked]
         return _find_free(Gates(store), self._edges_of(store, {sleeper.job for sleeper in parked}), parked)
@@ -244,19 +249,19 @@ def _remove_triggers(triggers: dict[Hashable, None], processed: Iterable[Hashabl
         del triggers[trigger]
 
 
-def _read_pages(store: Store, last: int = 0) -> Iterator[list[Sleeper]]:
-    while page := store.parked(after=last, limit=_PAGE):
+def _read_pages(store: Store, after: int = 0) -> Iterator[list[Sleeper]]:
+    while page := store.parked(after=after, limit=_PAGE):
         yield [sleeper for sleeper in page if sleeper.on == PARKED_ON]
         if len(page) < _PAGE:
             return
-        last = page[-1].id
+        after = page[-1].id
 
 
 def _parked_at(store: Store, times: Collection[tuple[str, datetime]]) -> list[Sleeper]:
     """Return the parked occurrences of some nominal times."""
     if len(times) > 1:
         first_page = store.parked(limit=_PAGE)
-        if len(first_page) < _PAGE or len(times) > _SINGLY:
+        if len(first_page) < _PAGE or len(times) > _MOST_READ_SINGLY:
             pages = _read_pages(store, first_page[-1].id) if len(first_page) == _PAGE else ()
             return [
                 sleeper
@@ -284,9 +289,11 @@ def _find_free(
     ]
     # If its only upstream has ended, the gate is not decided here: it is decided at the claim.
     ready = [sleeper.id for spec, sleeper in dependents if _only_after(spec, sleeper, ended)]
-    undecided = [(spec, sleeper) for spec, sleeper in dependents if not _only_after(spec, sleeper, ended)]
-    gates.read_upstreams(undecided)
-    return ready + [sleeper.id for spec, sleeper in undecided if gates.decide_gate(spec, sleeper)[0].decision != "wait"]
+    other_dependents = [(spec, sleeper) for spec, sleeper in dependents if not _only_after(spec, sleeper, ended)]
+    gates.read_upstreams(other_dependents)
+    return ready + [
+        sleeper.id for spec, sleeper in other_dependents if gates.decide_gate(spec, sleeper)[0].decision != "wait"
+    ]
 
 
 def _only_after(spec: JobSpec, sleeper: Sleeper, ended: Collection[tuple[str, datetime]]) -> bool:
@@ -300,5 +307,7 @@ def _only_after(spec: JobSpec, sleeper: Sleeper, ended: Collection[tuple[str, da
 def _without_upstreams(store: Store, edges: Mapping[str, JobSpec], parked: Sequence[Sleeper]) -> list[int]:
     """Return the parked occurrences of jobs whose new definition has no upstreams."""
     orphans = [sleeper for sleeper in parked if sleeper.job not in edges]
-    living = {job: (view := store.job(job)) and view.retired_at is None for job in {sleeper.job for sleeper in orphans}}
-    return [sleeper.id for sleeper in orphans if living[sleeper.job]]
+    declared = {
+        job: (view := store.job(job)) and view.retired_at is None for job in {sleeper.job for sleeper in orphans}
+    }
+    return [sleeper.id for sleeper in orphans if declared[sleeper.job]]

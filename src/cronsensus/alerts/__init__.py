@@ -1,1 +1,1 @@
-"""Alerts: who is told what went wrong, decided once for the whole cluster."""
+"""Alerts: messages about what went wrong, sent once for the whole cluster."""

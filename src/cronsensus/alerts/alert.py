@@ -17,8 +17,8 @@ from cronsensus.security.masking import mask_target
 from cronsensus.timing.durations import Duration, parse_duration
 from cronsensus.triggers.options import describe_unknown_option
 
-DEFAULT = ("failed", "missed")
-BACKLOG = "10m"
+DEFAULT_EVENTS = ("failed", "missed")
+DEFAULT_BACKLOG = "10m"
 MOST_IN_ROW = 50
 _NAME = re.compile(r"[\w.-]{1,100}")
 
@@ -52,12 +52,12 @@ class Alert:
         self,
         target: Target,
         *,
-        on: Sequence[str] = DEFAULT,
+        on: Sequence[str] = DEFAULT_EVENTS,
         jobs: str | Sequence[str] = "*",
         name: str | None = None,
         secret: str | None = None,
         in_row: int = 1,
-        backlog: Duration = BACKLOG,
+        backlog: Duration = DEFAULT_BACKLOG,
     ) -> None:
         check_target(target)
         on, jobs = _read_texts(on, "on=['failed', 'missed']"), _read_texts(jobs, "jobs='billing-*'")
@@ -102,28 +102,28 @@ class Alert:
         return f"<Alert {self.name}: {', '.join(self.on)} of {', '.join(self.jobs)} to {self.shown_target}>"
 
 
-def read_alerts(written: str | Sequence[Mapping[str, Any]]) -> list[Alert]:
+def read_alerts(setting: str | Sequence[Mapping[str, Any]]) -> list[Alert]:
     """Return the alerts that a setting names: ``"URL on=failed,missed jobs=a-*; URL …"``, or tables of the same words.
 
     Raises:
         InvalidOption: an unknown word, or an invalid alert.
     """
-    if not isinstance(written, str):
-        return [_read_options(dict(options)) for options in written]
-    return [_read_options(_read_words(options)) for options in written.split(";") if options.strip()]
+    if not isinstance(setting, str):
+        return [_read_options(dict(options)) for options in setting]
+    return [_read_options(_read_words(options)) for options in setting.split(";") if options.strip()]
 
 
 def _read_words(text: str) -> dict[str, Any]:
     target, *options = text.split()
-    read: dict[str, Any] = {"target": target}
+    options_by_name: dict[str, Any] = {"target": target}
     for option in options:
         name, equals, value = option.partition("=")
         if not equals:
             raise InvalidOption(
                 f"alerts: {option!r} after {mask_target(target)!r} is no option; write on=failed,missed without spaces"
             )
-        read[name] = value.split(",") if name in {"on", "jobs"} else value
-    return read
+        options_by_name[name] = value.split(",") if name in {"on", "jobs"} else value
+    return options_by_name
 
 
 def _read_options(options: dict[str, Any]) -> Alert:
@@ -136,21 +136,21 @@ def _read_options(options: dict[str, Any]) -> Alert:
     return Alert(options.pop("target"), **options)
 
 
-def _read_texts(written: Any, as_in: str) -> tuple[str, ...]:
-    texts = (written,) if isinstance(written, str) or not isinstance(written, Iterable) else tuple(written)
+def _read_texts(value: Any, example: str) -> tuple[str, ...]:
+    texts = (value,) if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
     for text in texts:
         if not isinstance(text, str):
-            raise InvalidOption(f"Alert({as_in.partition('=')[0]}=…): {text!r} is no text; write {as_in}")
+            raise InvalidOption(f"Alert({example.partition('=')[0]}=…): {text!r} is no text; write {example}")
     return texts
 
 
-def _read_row(written: Any) -> int:
+def _read_row(value: Any) -> int:
     try:
-        row = int(written)
+        row = int(value)
     except (TypeError, ValueError):
         row = 0
-    if isinstance(written, bool) or not 1 <= row <= MOST_IN_ROW:
-        raise InvalidOption(f"Alert(in_row={written!r}): a number of failures, from 1 to {MOST_IN_ROW}")
+    if isinstance(value, bool) or not 1 <= row <= MOST_IN_ROW:
+        raise InvalidOption(f"Alert(in_row={value!r}): a number of failures, from 1 to {MOST_IN_ROW}")
     return row
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import dropwhile, takewhile
 
-from cronsensus.alerts.events import AGAIN, SLOW, Event
+from cronsensus.alerts.events import SCAN_OVERLAP, SLOW_PREFIX, Event
 from cronsensus.insight.life import lives_of
 from cronsensus.insight.lost_jobs import find_lost_jobs, read_lost_job
 from cronsensus.insight.standstill import every_standstill, find_standstill
@@ -32,9 +32,10 @@ MOST_OPEN = 10_000
 MOST_DROPPED = 200
 """Remembered jobs that no release declares any more and of which a success is expected."""
 _DROPPED = "no running release declares it any more"
-_LOOKED_AT = 200
-_REMEMBERED = timedelta(hours=1)
-_PAST = 30
+_MOST_READ = 200
+_REMEMBERED_FOR = timedelta(hours=1)
+"""How long a node that is gone is remembered after its session is no longer listed."""
+_RUNS_CHECKED = 30
 """The last runs of a job that are checked for being slow."""
 Success = Occurrence | Glance
 
@@ -85,166 +86,177 @@ def find_dropped_jobs(
 
 
 def find_job_conditions(
-    store: Store, expected: Mapping[str, Expected], begun: Mapping[str, int], now: datetime
+    store: Store, expected: Mapping[str, Expected], open_before: Mapping[str, int], now: datetime
 ) -> tuple[list[Event], dict[str, int]]:
     """Return events of conditions that began or ended, and all open conditions with the time at which they began.
 
     Args:
         store: where the jobs are.
         expected: what is expected of jobs, by name.
-        begun: the open conditions of the last check: ``failed:JOB`` and ``overdue:JOB``, with microseconds.
+        open_before: the open conditions of the last check: ``failed:JOB`` and ``overdue:JOB``, with microseconds.
         now: the store's clock.
     """
     events: list[Event] = []
-    wrong = dict(begun)
-    open_conditions = {key: at for key, at in begun.items() if key.partition(":")[0] in {"failed", "overdue"}}
+    open_now = dict(open_before)
+    open_conditions = {key: at for key, at in open_before.items() if key.partition(":")[0] in {"failed", "overdue"}}
     for name in sorted({*expected, *(key.partition(":")[2] for key in open_conditions)}):
-        last = last_success(store, name)
+        success = last_success(store, name)
         for event, at in (
             (key.partition(":")[0], at) for key, at in open_conditions.items() if key.partition(":")[2] == name
         ):
             # A success with a time to come was recorded before the store's clock was set back.
-            ended = None if last is None else last.finished_at
-            if last is not None and ended is not None and ended <= now + AHEAD and to_micros(ended) > at:
-                del wrong[f"{event}:{name}"]
-                events.append(_find_recovery(name, last, ended, event))
-        wanted = expected.get(name, Expected())
-        if wanted.overdue is not None and f"overdue:{name}" not in wrong:
-            events += _find_overdue(store, name, last, wanted.overdue, now, dropped=wanted.dropped)
-        if wanted.slow is not None:
-            events += _find_slow(store, name, wanted.slow, now)
-    wrong |= {f"overdue:{began.job}": to_micros(began.at) for began in events if began.event == "overdue"}
-    return events, _bound_conditions(wrong)
+            ended = None if success is None else success.finished_at
+            if success is not None and ended is not None and ended <= now + AHEAD and to_micros(ended) > at:
+                del open_now[f"{event}:{name}"]
+                events.append(_find_recovery(name, success, ended, event))
+        expectation = expected.get(name, Expected())
+        if expectation.overdue is not None and f"overdue:{name}" not in open_now:
+            events += _find_overdue(store, name, success, expectation.overdue, now, dropped=expectation.dropped)
+        if expectation.slow is not None:
+            events += _find_slow(store, name, expectation.slow, now)
+    open_now |= {f"overdue:{began.job}": to_micros(began.at) for began in events if began.event == "overdue"}
+    return events, _bound_conditions(open_now)
 
 
-def _bound_conditions(wrong: dict[str, int]) -> dict[str, int]:
-    failed = [key for key in wrong if key.startswith("failed:")][-MOST_FAILED:]
-    others = [key for key in wrong if not key.startswith("failed:")][-MOST_OPEN:]
-    return {key: wrong[key] for key in (*failed, *others)}
+def _bound_conditions(conditions: dict[str, int]) -> dict[str, int]:
+    failed = [key for key in conditions if key.startswith("failed:")][-MOST_FAILED:]
+    others = [key for key in conditions if not key.startswith("failed:")][-MOST_OPEN:]
+    return {key: conditions[key] for key in (*failed, *others)}
 
 
-def _find_recovery(job: str, last: Success, at: datetime, event: str) -> Event:
+def _find_recovery(job: str, success: Success, at: datetime, event: str) -> Event:
     reason = "it has succeeded again" if event == "failed" else "it has succeeded at last"
     return Event(
-        key=f"recovered:{event}:{last.id}",
+        key=f"recovered:{event}:{success.id}",
         event="recovered",
         at=at,
         job=job,
-        run=last.id,
-        scheduled_for=last.scheduled_for,
+        run=success.id,
+        scheduled_for=success.scheduled_for,
         reason=reason,
-        node=last.node,
+        node=success.node,
     )
 
 
 def _find_overdue(
-    store: Store, job: str, last: Success | None, within: timedelta, now: datetime, *, dropped: bool
+    store: Store, job: str, success: Success | None, limit: timedelta, now: datetime, *, dropped: bool
 ) -> Iterator[Event]:
-    if last is not None and last.finished_at is not None:
-        since, number, what = last.finished_at, last.id, "its last success is older"
+    if success is not None and success.finished_at is not None:
+        counted_from, run, cause = success.finished_at, success.id, "its last success is older"
     elif (view := store.job(job)) is not None and (dropped or view.retired_at is None):
-        since, number, what = view.created_at, 0, "it has never succeeded"
+        counted_from, run, cause = view.created_at, 0, "it has never succeeded"
     else:
         return
-    if since - now > AHEAD and (job_view := store.job(job)) is not None:
+    if counted_from - now > AHEAD and (job_view := store.job(job)) is not None:
         # The store's clock was set back, so the time of the last success does not show how long ago it was.
-        stands = find_standstill(job_view, now)
-        if stands is not None and stands.until - now > within:
-            yield Event(key=f"overdue:{job}:{number}", event="overdue", at=now, job=job, reason=str(stands.sentence))
-    elif now - since > within:
+        standstill = find_standstill(job_view, now)
+        if standstill is not None and standstill.until - now > limit:
+            yield Event(key=f"overdue:{job}:{run}", event="overdue", at=now, job=job, reason=str(standstill.sentence))
+    elif now - counted_from > limit:
         yield Event(
-            key=f"overdue:{job}:{number}",
+            key=f"overdue:{job}:{run}",
             event="overdue",
             at=now,
             job=job,
-            reason=f"no success for {format_duration(within)}: {_DROPPED if dropped else what}",
+            reason=f"no success for {format_duration(limit)}: {_DROPPED if dropped else cause}",
         )
 
 
-def _find_slow(store: Store, job: str, takes: timedelta, now: datetime) -> Iterator[Event]:
+def _find_slow(store: Store, job: str, limit: timedelta, now: datetime) -> Iterator[Event]:
     # An item counts with its batch, which is parked, not running, while its items run. A run that ended since the last
     # check may have been slow as well.
-    for ended in store.last_of([job], limit=_PAST).get(job, Past()).glances:
+    for ended in store.last_of([job], limit=_RUNS_CHECKED).get(job, Past()).glances:
         until = now if ended.is_batch and not ended.state.final else ended.finished_at
-        if until is not None and ended.begun_at is not None and now - until < AGAIN and until - ended.begun_at > takes:
-            yield _too_slow(ended, takes, now)
+        if (
+            until is not None
+            and ended.begun_at is not None
+            and now - until < SCAN_OVERLAP
+            and until - ended.begun_at > limit
+        ):
+            yield _too_slow(ended, limit, now)
     for occurrence in store.occurrences(OccurrenceFilter(job=job, states=(State.RUNNING,)), limit=100):
         if (
             occurrence.parent is None
             and not occurrence.is_batch
             and occurrence.started_at is not None
-            and now - occurrence.started_at > takes
+            and now - occurrence.started_at > limit
         ):
-            yield _too_slow(occurrence, takes, now)
+            yield _too_slow(occurrence, limit, now)
 
 
-def _too_slow(occurrence: Occurrence | Glance, takes: timedelta, now: datetime) -> Event:
+def _too_slow(occurrence: Occurrence | Glance, limit: timedelta, now: datetime) -> Event:
     return Event(
-        key=f"{SLOW}{occurrence.id}",
+        key=f"{SLOW_PREFIX}{occurrence.id}",
         event="slow",
         at=now,
         job=occurrence.job,
         run=occurrence.id,
         scheduled_for=occurrence.scheduled_for,
-        reason=f"it has run for more than {format_duration(takes)}",
+        reason=f"it has run for more than {format_duration(limit)}",
         node=occurrence.node,
     )
 
 
 def find_waiting_conditions(
-    store: Store, begun: Mapping[str, int], now: datetime, *, stalled: bool, backlog: timedelta | None
+    store: Store, open_before: Mapping[str, int], now: datetime, *, stalled: bool, backlog: timedelta | None
 ) -> tuple[list[Event], dict[str, int]]:
     """Return events of stalled jobs and backlogs, and all that are open now, as ``find_job_conditions`` does.
 
     Args:
         store: where the jobs are.
-        begun: the open conditions of the last check: ``stalled:JOB`` and ``backlog:JOB``, with microseconds.
+        open_before: the open conditions of the last check: ``stalled:JOB`` and ``backlog:JOB``, with microseconds.
         now: the store's clock.
         stalled: look for jobs whose times no node decides.
         backlog: look for jobs with a run that waits longer; ``None``: do not.
     """
     waiting = dict(_find_stalled(store, now)) if stalled else {}
     waiting |= {} if backlog is None else dict(_find_backlog(store, backlog, now))
-    events = [event for key, event in waiting.items() if key not in begun]
+    events = [event for key, event in waiting.items() if key not in open_before]
     # Conditions that it does not look for were reported by a node of another release.
-    looked = {"stalled": stalled, "backlog": backlog is not None}
-    over = [key for key in begun if looked.get(key.partition(":")[0]) and key not in waiting]
-    for key in over:
+    is_checked = {"stalled": stalled, "backlog": backlog is not None}
+    ended_keys = [key for key in open_before if is_checked.get(key.partition(":")[0]) and key not in waiting]
+    for key in ended_keys:
         kind, _, job = key.partition(":")
-        named = f"recovered:{key}:{begun[key]}"
-        events.append(Event(key=named, event="recovered", at=now, job=job, reason=_NO_MORE[kind]))
-    kept = {key: at for key, at in begun.items() if key not in over}
-    wrong = kept | {key: to_micros(now) for key in waiting if key not in begun}
-    return events, _bound_conditions(wrong)
+        event_key = f"recovered:{key}:{open_before[key]}"
+        events.append(Event(key=event_key, event="recovered", at=now, job=job, reason=_RECOVERY_REASONS[kind]))
+    still_open = {key: at for key, at in open_before.items() if key not in ended_keys}
+    open_now = still_open | {key: to_micros(now) for key in waiting if key not in open_before}
+    return events, _bound_conditions(open_now)
 
 
-def find_node_conditions(store: Store, begun: Mapping[str, int], now: datetime) -> tuple[list[Event], dict[str, int]]:
+def find_node_conditions(
+    store: Store, open_before: Mapping[str, int], now: datetime
+) -> tuple[list[Event], dict[str, int]]:
     """Return events of nodes that are gone before their lease ends, and all open conditions.
 
     Args:
         store: where the sessions and their signs of life are.
-        begun: the open conditions of the last check; ``gone:SESSION`` for nodes, with microseconds.
+        open_before: the open conditions of the last check; ``gone:SESSION`` for nodes, with microseconds.
         now: the store's clock.
     """
     sessions = [session for session in store.sessions() if session.is_node]
     lives = lives_of(store, sessions)
-    there, late = {f"gone:{session.id}" for session in sessions}, to_micros(now - _REMEMBERED)
+    present, remembered_since = {f"gone:{session.id}" for session in sessions}, to_micros(now - _REMEMBERED_FOR)
     # The end of its session is found later, and must not be reported again.
-    wrong = {key: at for key, at in begun.items() if key in there or at > late or not key.startswith("gone:")}
+    open_now = {
+        key: at
+        for key, at in open_before.items()
+        if key in present or at > remembered_since or not key.startswith("gone:")
+    }
     events = []
     for session in sessions:
-        if lives[session.id].state == "gone" and f"gone:{session.id}" not in wrong:
-            wrong[f"gone:{session.id}"] = to_micros(now)
-            why = str(lives[session.id].sentence).removeprefix("gone: ")  # "node web-2 is gone: …"
-            events.append(Event(key=f"node:{session.id}", event="node_lost", at=now, node=session.node, reason=why))
-    return events, wrong
+        if lives[session.id].state == "gone" and f"gone:{session.id}" not in open_now:
+            open_now[f"gone:{session.id}"] = to_micros(now)
+            reason = str(lives[session.id].sentence).removeprefix("gone: ")  # "node web-2 is gone: …"
+            events.append(Event(key=f"node:{session.id}", event="node_lost", at=now, node=session.node, reason=reason))
+    return events, open_now
 
 
-_NO_MORE = {"stalled": "its times are decided again", "backlog": "none of its runs waits that long any more"}
+_RECOVERY_REASONS = {"stalled": "its times are decided again", "backlog": "none of its runs waits that long any more"}
 
 
 def _find_stalled(store: Store, now: datetime) -> Iterator[tuple[str, Event]]:
-    for view in store.look(limit=_LOOKED_AT).jobs:
+    for view in store.look(limit=_MOST_READ).jobs:
         job, due = view.spec.name, view.due_at
         if due is not None and now - due >= OVERDUE and not is_internal(job):
             reason = "its time passed a minute ago, and no node has decided what becomes of it"
@@ -274,12 +286,12 @@ def _find_stalled(store: Store, now: datetime) -> Iterator[tuple[str, Event]]:
             )
 
 
-def _find_backlog(store: Store, most: timedelta, now: datetime) -> Iterator[tuple[str, Event]]:
-    seen: set[str] = set()
-    where = OccurrenceFilter(states=(State.PENDING,))
-    for occurrence in store.occurrences(where, limit=_LOOKED_AT, newest_first=False):
-        if now - occurrence.due_at > most and occurrence.job not in seen and not is_internal(occurrence.job):
-            seen.add(occurrence.job)
+def _find_backlog(store: Store, limit: timedelta, now: datetime) -> Iterator[tuple[str, Event]]:
+    reported_jobs: set[str] = set()
+    pending = OccurrenceFilter(states=(State.PENDING,))
+    for occurrence in store.occurrences(pending, limit=_MOST_READ, newest_first=False):
+        if now - occurrence.due_at > limit and occurrence.job not in reported_jobs and not is_internal(occurrence.job):
+            reported_jobs.add(occurrence.job)
             yield (
                 f"backlog:{occurrence.job}",
                 Event(
@@ -289,34 +301,38 @@ def _find_backlog(store: Store, most: timedelta, now: datetime) -> Iterator[tupl
                     job=occurrence.job,
                     run=occurrence.id,
                     scheduled_for=occurrence.scheduled_for,
-                    reason=f"due for more than {format_duration(most)}, and not begun",
+                    reason=f"due for more than {format_duration(limit)}, and not begun",
                 ),
             )
 
 
-def merge_failures_in_row(store: Store, found: Sequence[Event], enough: int, wrong: Mapping[str, int]) -> list[Event]:
-    """Leave out failures until a job has failed ``enough`` times in a row; the event of that failure stands for all.
+def merge_failures_in_row(
+    store: Store, events: Sequence[Event], enough: int, open_conditions: Mapping[str, int]
+) -> list[Event]:
+    """Leave out failures until a job has failed ``enough`` times in a row; that failure is reported for all of them.
 
     Args:
         store: where the latest runs of a job are on record.
-        found: the events, in order.
+        events: the events, in order.
         enough: how many failures in a row are alerted, as one event.
-        wrong: the open conditions.
+        open_conditions: the conditions that are open, of which ``failed:JOB`` counts here.
     """
     if enough <= 1:
-        return list(found)
-    jobs = sorted({one.job for one in found if one.event == "failed" and one.job is not None})
-    ended = {name: _list_ended(past) for name, past in store.last_of(jobs, limit=_LOOKED_AT).items()} if jobs else {}
-    open_, kept = {key.partition(":")[2] for key in wrong if key.startswith("failed:")}, []
-    for one in found:
-        if one.event == "failed" and one.job is not None:
-            older = dropwhile(lambda run: run.id != one.run, ended.get(one.job, []))  # noqa: B023 - called here
-            row = sum(1 for _ in takewhile(lambda run: run.state is State.FAILED, older))
-            if row < enough or (row > enough and one.job in open_):
+        return list(events)
+    jobs = sorted({event.job for event in events if event.event == "failed" and event.job is not None})
+    ended_runs = (
+        {name: _list_ended(past) for name, past in store.last_of(jobs, limit=_MOST_READ).items()} if jobs else {}
+    )
+    failing_jobs, kept = {key.partition(":")[2] for key in open_conditions if key.startswith("failed:")}, []
+    for event in events:
+        if event.event == "failed" and event.job is not None:
+            this_and_older = dropwhile(lambda run: run.id != event.run, ended_runs.get(event.job, []))  # noqa: B023 - called here
+            row = sum(1 for _ in takewhile(lambda run: run.state is State.FAILED, this_and_older))
+            if row < enough or (row > enough and event.job in failing_jobs):
                 continue
-            open_.add(one.job)
-            one = replace(one, reason=f"{row} times in a row, last: {one.reason}")  # noqa: PLW2901 - the reason of all of them
-        kept.append(one)
+            failing_jobs.add(event.job)
+            event = replace(event, reason=f"{row} times in a row, last: {event.reason}")  # noqa: PLW2901 - the reason of all of them
+        kept.append(event)
     return kept
 
 

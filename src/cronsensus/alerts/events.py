@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from cronsensus.model.batch import Children
 from cronsensus.model.job import is_internal
@@ -25,22 +25,23 @@ EVENTS = (
     "failed", "items_failed", "missed", "cancelled", "overdue", "retired", "slow", "stalled", "backlog", "recovered",
     "taken_over", "node_lost",
 )  # fmt: skip
-"""The kinds of events."""
-AGAIN = timedelta(seconds=60)
+"""The kinds of events, as ``Alert(on=…)`` names them."""
+SCAN_OVERLAP = timedelta(seconds=60)
 """How far before the last scan the next scan begins. No transaction of the library is open for so long."""
-RANGES_AGAIN = 200
+RANGE_OVERLAP = 200
+"""How many ids before the last verdict range the next scan begins, for the same reason."""
 MOST_SEEN = 2_000
-"""With more events in ``AGAIN``, those that are committed late and out of order are not found."""
+"""Keys that are remembered. With more events in ``SCAN_OVERLAP``, those that are committed late are not found."""
 _PAGE = 1000
-_RANGE = "range:"
-_ITEMS = "items:"
+_RANGE_PREFIX = "range:"
+_ITEMS_PREFIX = "items:"
 MOST_BATCHES = 1_000
 """Open batches with failed items that are remembered."""
 MOST_COUNTED = 1_000
 """Failed items of a batch that are counted at most."""
-SLOW = "slow:"
+SLOW_PREFIX = "slow:"
 """The prefix of keys of slow runs, which are remembered for as long as the run is slow."""
-_OF_STATE = {State.FAILED: "failed", State.MISSED: "missed", State.CANCELLED: "cancelled"}
+_EVENT_OF_STATE = {State.FAILED: "failed", State.MISSED: "missed", State.CANCELLED: "cancelled"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,9 @@ class Event:
 
 
 class Mark(Struct, frozen=True):
-    """The position of a scan: up to where it has read, and what it has reported.
+    """The position of a scan, which the watching run keeps: up to where it has read, and what it has reported.
+
+    It is stored, so the names in quotes never change.
 
     Attributes:
         at: the store's clock at the last scan, microseconds.
@@ -79,8 +82,9 @@ class Mark(Struct, frozen=True):
         floor: nothing before this is reported, microseconds; ``range_floor``: nor ranges up to this id.
         seen: keys of events that the next scan may find again, each with its time.
         sent: when the last messages were sent, microseconds.
-        wrong: the open conditions, and since when; ``checked``: when they were last checked.
-        letter: the events of the pending message, so that a second try sends the same message.
+        open_conditions: conditions that last, such as ``overdue:JOB``, and since when.
+        checked: when they were last checked.
+        pending: the events of the pending message, so that a second try sends the same message.
         dropped: jobs with ``overdue=`` that no running release declares any more.
         batches: open batches with failed items.
     """
@@ -91,17 +95,20 @@ class Mark(Struct, frozen=True):
     range_floor: int
     seen: dict[str, int] = {}
     sent: tuple[int, ...] = ()
-    wrong: dict[str, int] = {}
+    open_conditions: dict[str, int] = field(default_factory=dict, name="wrong")
     checked: int = 0
-    letter: tuple[Event, ...] = ()
+    pending: tuple[Event, ...] = field(default=(), name="letter")
     dropped: tuple[str, ...] = ()
     batches: tuple[int, ...] = ()
 
 
 def read_mark(store: Store) -> Mark:
     """Return a mark at this moment: earlier events are not reported."""
-    now, last = to_micros(store.now()), max((ledger_range.id for ledger_range in store.decided(after=-1)), default=0)
-    return Mark(now, last, now, last)
+    now, last_range = (
+        to_micros(store.now()),
+        max((ledger_range.id for ledger_range in store.decided(after=-1)), default=0),
+    )
+    return Mark(now, last_range, now, last_range)
 
 
 def read_events(store: Store, mark: Mark, *, takeovers: bool = False, items: bool = False) -> tuple[list[Event], Mark]:
@@ -113,48 +120,64 @@ def read_events(store: Store, mark: Mark, *, takeovers: bool = False, items: boo
         takeovers: find takeovers, too, among the newest runs: a further read.
         items: find batches, too, that have succeeded although items failed: further reads.
     """
-    now, last_look, floor = store.now(), from_micros(mark.at), from_micros(mark.floor)
-    set_back = last_look - now > AGAIN
+    now, last_scan, floor = store.now(), from_micros(mark.at), from_micros(mark.floor)
+    set_back = last_scan - now > SCAN_OVERLAP
     if set_back:
-        last_look, floor = now, min(floor, now - AGAIN)
-    since = max(last_look - AGAIN, floor)
-    ranges = list(_of_ranges(store, max(mark.ranges - RANGES_AGAIN, mark.range_floor)))
-    ended, open_batches = list(_read_badly_ended(store, since)), mark.batches
-    events = [*_of_occurrences(ended), *ranges, *_of_sessions(store, since)]
+        last_scan, floor = now, min(floor, now - SCAN_OVERLAP)
+    scan_from = max(last_scan - SCAN_OVERLAP, floor)
+    ranges = list(_of_ranges(store, max(mark.ranges - RANGE_OVERLAP, mark.range_floor)))
+    ended, open_batches = list(_read_badly_ended(store, scan_from)), mark.batches
+    events = [*_of_occurrences(ended), *ranges, *_of_sessions(store, scan_from)]
     if takeovers:
-        events += _of_takeovers(store, since)
+        events += _of_takeovers(store, scan_from)
     if items:
         batch_events, open_batches = _of_batches(store, ended, mark)
         events += batch_events
-    new = [found for found in events if found.key not in mark.seen]
-    known = mark.seen
+    new_events = [event for event in events if event.key not in mark.seen]
+    reported = mark.seen
     if set_back:
         # Events between now and the last scan were reported before the store's clock was set back.
-        reported = [found for found in new if now < found.at < from_micros(mark.at) - AGAIN]
-        known = known | {found.key: to_micros(found.at) for found in reported}
-        new = [found for found in new if found.key not in known]
+        reported_before = [event for event in new_events if now < event.at < from_micros(mark.at) - SCAN_OVERLAP]
+        reported = reported | {event.key: to_micros(event.at) for event in reported_before}
+        new_events = [event for event in new_events if event.key not in reported]
     # A range is found again by its id, whenever that was.
-    kept = {key: at for key, at in known.items() if at >= to_micros(since) or key.startswith((_RANGE, SLOW))}
-    seen = kept | {found.key: to_micros(found.at) for found in new}
-    last = max([mark.ranges, *(int(event.key.removeprefix(_RANGE)) for event in ranges)])
-    at, until, range_floor = to_micros(now), to_micros(floor), mark.range_floor
+    remembered = {
+        key: at
+        for key, at in reported.items()
+        if at >= to_micros(scan_from) or key.startswith((_RANGE_PREFIX, SLOW_PREFIX))
+    }
+    seen = remembered | {event.key: to_micros(event.at) for event in new_events}
+    last_range = max([mark.ranges, *(int(event.key.removeprefix(_RANGE_PREFIX)) for event in ranges)])
+    at, new_floor, range_floor = to_micros(now), to_micros(floor), mark.range_floor
     if len(seen) > MOST_SEEN:  # the next scan begins here, so that few of them are found again
-        until, range_floor = at, last
-        seen = {key: then for key, then in seen.items() if then >= at or key.startswith(SLOW)}
-    return sorted(new, key=lambda found: found.at), Mark(
-        at, last, until, range_floor, seen, mark.sent, mark.wrong, mark.checked, (), mark.dropped, open_batches
+        new_floor, range_floor = at, last_range
+        seen = {key: then for key, then in seen.items() if then >= at or key.startswith(SLOW_PREFIX)}
+    next_mark = Mark(
+        at=at,
+        ranges=last_range,
+        floor=new_floor,
+        range_floor=range_floor,
+        seen=seen,
+        sent=mark.sent,
+        open_conditions=mark.open_conditions,
+        checked=mark.checked,
+        dropped=mark.dropped,
+        batches=open_batches,
     )
+    return sorted(new_events, key=lambda event: event.at), next_mark
 
 
 def _read_badly_ended(store: Store, since: datetime) -> Iterator[Occurrence]:
     """Yield runs that did not end well, without those of internal jobs."""
     after = 0
     while page := store.ended_badly(since, after=after, limit=_PAGE):
-        yield from (one for one in page if not is_internal(one.job) and one.finished_at is not None)
-        last = page[-1]
-        if len(page) < _PAGE or last.finished_at is None:
+        yield from (
+            occurrence for occurrence in page if not is_internal(occurrence.job) and occurrence.finished_at is not None
+        )
+        newest = page[-1]
+        if len(page) < _PAGE or newest.finished_at is None:
             return
-        since, after = last.finished_at, last.id
+        since, after = newest.finished_at, newest.id
 
 
 def _of_occurrences(ended: Sequence[Occurrence]) -> Iterator[Event]:
@@ -166,14 +189,24 @@ def _of_occurrences(ended: Sequence[Occurrence]) -> Iterator[Event]:
 
 def _of_batches(store: Store, ended: Sequence[Occurrence], mark: Mark) -> tuple[list[Event], tuple[int, ...]]:
     """Return events of batches that succeeded with failed items, and the open batches with failed items."""
-    failed = {one.parent for one in ended if one.parent is not None and one.state is State.FAILED}
-    known = [one for one in sorted({*failed, *mark.batches}) if f"{_ITEMS}{one}" not in mark.seen]
-    stands = {number: one.state for number, one in store.children(known).items()}
-    over = [number for number, state in stands.items() if state is State.SUCCEEDED]
-    counts = store.children(over, limit=MOST_COUNTED)
-    found = [_of_batch(one, counts[one.id]) for number in over if (one := store.occurrence(number)) is not None]
-    goes_on = [number for number, state in stands.items() if state is not None and not state.final]
-    return [one for one in found if one is not None], tuple(goes_on[-MOST_BATCHES:])
+    batches_with_failures = {
+        occurrence.parent for occurrence in ended if occurrence.parent is not None and occurrence.state is State.FAILED
+    }
+    unreported = [
+        batch_id
+        for batch_id in sorted({*batches_with_failures, *mark.batches})
+        if f"{_ITEMS_PREFIX}{batch_id}" not in mark.seen
+    ]
+    states = {batch_id: children.state for batch_id, children in store.children(unreported).items()}
+    succeeded = [batch_id for batch_id, state in states.items() if state is State.SUCCEEDED]
+    counts = store.children(succeeded, limit=MOST_COUNTED)
+    events = [
+        _of_batch(occurrence, counts[occurrence.id])
+        for batch_id in succeeded
+        if (occurrence := store.occurrence(batch_id)) is not None
+    ]
+    still_open = [batch_id for batch_id, state in states.items() if state is not None and not state.final]
+    return [event for event in events if event is not None], tuple(still_open[-MOST_BATCHES:])
 
 
 def _of_batch(occurrence: Occurrence, items: Children) -> Event | None:
@@ -182,7 +215,7 @@ def _of_batch(occurrence: Occurrence, items: Children) -> Event | None:
     total = items.total if items.listed is None else items.listed
     count = f"{items.failed:,} or more" if items.failed >= MOST_COUNTED else f"{items.failed:,}"
     return Event(
-        key=f"{_ITEMS}{occurrence.id}",
+        key=f"{_ITEMS_PREFIX}{occurrence.id}",
         event="items_failed",
         at=occurrence.finished_at,
         job=occurrence.job,
@@ -218,7 +251,7 @@ def _of_occurrence(occurrence: Occurrence, at: datetime) -> Event:
     )
     return Event(
         key=f"run:{occurrence.id}",
-        event=_OF_STATE[occurrence.state],
+        event=_EVENT_OF_STATE[occurrence.state],
         at=at,
         job=occurrence.job,
         run=occurrence.id,
@@ -237,7 +270,7 @@ def _of_ranges(store: Store, after: int) -> Iterator[Event]:
 
 def _of_range(ledger_range: LedgerRange) -> Event:
     return Event(
-        key=f"{_RANGE}{ledger_range.id}",
+        key=f"{_RANGE_PREFIX}{ledger_range.id}",
         event="missed",
         at=ledger_range.decided_at,
         job=ledger_range.job,

@@ -30,9 +30,9 @@ from cronsensus.security.masking import mask, mask_target
 from cronsensus.timing.clock import SystemClock
 from cronsensus.timing.instants import to_micros
 
-PATIENCE = 10.0
+ANSWER_SECONDS = 10.0
 """Seconds that a receiver may take for each answer."""
-WHOLE = 20.0
+MESSAGE_SECONDS = 20.0
 """Seconds that a message may take, from the first byte to the last answer."""
 LONGEST_WAIT = 900.0
 """Most seconds that a receiver may ask to wait for. A run that waits longer does so by a wrong clock (``watching``)."""
@@ -67,7 +67,7 @@ class Message:
     @property
     def id(self) -> str:
         """The id of the message: the same when it is sent again; another in a store that numbers its runs anew."""
-        keys = "\n".join(sorted(f"{one.key} {to_micros(one.at)}" for one in self.named_by))
+        keys = "\n".join(sorted(f"{event.key} {to_micros(event.at)}" for event in self.named_by))
         return hashlib.sha256(f"{self.namespace}\n{self.alert}\n{keys}".encode()).hexdigest()[:32]
 
 
@@ -96,7 +96,7 @@ def check_target(target: Any) -> None:
     elif scheme == "mailto":
         if not _recipients_of(target):
             raise InvalidOption(f"Alert({target!r}): name who gets the mail, as 'mailto://ops@example.org'")
-        if any(":" in one for one in _recipients_of(target)):
+        if any(":" in recipient for recipient in _recipients_of(target)):
             raise InvalidOption(
                 f"Alert({mask_target(target)!r}): name only who gets the mail, as 'mailto://ops@example.org'; "
                 f"the server and its password go into {SMTP_VARIABLE}=smtp://user:password@mail.example.org:587"
@@ -124,7 +124,7 @@ def _check_web(target: str) -> None:
 
 
 def send_message(target: Target, message: Message, secret: str | None) -> None:
-    """Send a message, within ``WHOLE``. The caller sends it again after an error.
+    """Send a message, within ``MESSAGE_SECONDS``. The caller sends it again after an error.
 
     Not prevented: a function of the program, or a service behind ``apprise``, that takes longer.
 
@@ -140,7 +140,7 @@ def send_message(target: Target, message: Message, secret: str | None) -> None:
         return
     scheme = target.partition(":")[0].lower()
     try:
-        with Exchange(WHOLE) as exchange:
+        with Exchange(MESSAGE_SECONDS) as exchange:
             if scheme in {"http", "https"}:
                 _post_message(target, message, secret, exchange)
             elif scheme == "mailto":
@@ -157,10 +157,12 @@ def _asked_wait(error: Exception) -> float | None:
     """Return the seconds that a receiver asked to wait for (RFC 9110, Retry-After), at most ``LONGEST_WAIT``."""
     if not isinstance(error, HTTPError) or error.code not in {429, 503}:
         return None
-    asked = (error.headers.get("Retry-After") or "").strip()
+    retry_after = (error.headers.get("Retry-After") or "").strip()
     try:
         seconds = (
-            float(asked) if asked.isdigit() else (parsedate_to_datetime(asked) - SystemClock().now()).total_seconds()
+            float(retry_after)
+            if retry_after.isdigit()
+            else (parsedate_to_datetime(retry_after) - SystemClock().now()).total_seconds()
         )
     except (TypeError, ValueError):  # neither a number nor a date; or one without a zone
         return None
@@ -189,14 +191,14 @@ def _post_message(url: str, message: Message, secret: str | None, exchange: Exch
     headers = {"Content-Type": "application/json", "Idempotency-Key": message.id, "User-Agent": "cronsensus"}
     if secret is not None:
         headers["X-Cronsensus-Signature"] = "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
-    split = urlsplit(url)
-    if split.username is not None:
-        who = f"{unquote(split.username)}:{unquote(split.password or '')}"
-        headers["Authorization"] = "Basic " + b64encode(who.encode()).decode()
-        url = split._replace(netloc=split.netloc.rpartition("@")[2]).geturl()
+    parts = urlsplit(url)
+    if parts.username is not None:
+        credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        headers["Authorization"] = "Basic " + b64encode(credentials.encode()).decode()
+        url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     request = Request(url, data=body, headers=headers, method="POST")  # noqa: S310 - http or https, as checked
     try:
-        with build_opener(_Stay, *exchange.url_handlers()).open(request, timeout=PATIENCE) as answer:
+        with build_opener(_Stay, *exchange.url_handlers()).open(request, timeout=ANSWER_SECONDS) as answer:
             answer.read(1)
     except HTTPError as error:
         error.close()  # it is the answer, and holds the connection
@@ -214,23 +216,23 @@ def _mail_message(target: str, message: Message, exchange: Exchange) -> None:
     from functools import partial
 
     server = _mail_server()
-    asked = parse_qs(server.query)
+    options = parse_qs(server.query)
     mail = EmailMessage()
     mail["Subject"] = f"[cronsensus] {message.subject}"
     mail["To"] = ", ".join(_recipients_of(target))
-    mail["From"] = asked.get("from", ["cronsensus@localhost"])[0]
+    mail["From"] = options.get("from", ["cronsensus@localhost"])[0]
     mail["Date"] = formatdate(localtime=False)
     mail["Message-ID"] = f"<{message.id}@cronsensus>"
     mail.set_content(message.text + "\n")
     secure = server.scheme == "smtps"
     # A password is for the server of that name only.
     tls = None if server.username is None else ssl.create_default_context()
-    kind: Callable[..., smtplib.SMTP] = exchange.mail_connection(smtplib.SMTP)
+    connect: Callable[..., smtplib.SMTP] = exchange.mail_connection(smtplib.SMTP)
     if secure:
-        kind = partial(exchange.mail_connection(smtplib.SMTP_SSL), context=tls)
-    with kind(server.hostname or "", server.port or (465 if secure else 25), timeout=PATIENCE) as smtp:
+        connect = partial(exchange.mail_connection(smtplib.SMTP_SSL), context=tls)
+    with connect(server.hostname or "", server.port or (465 if secure else 25), timeout=ANSWER_SECONDS) as smtp:
         smtp.ehlo_or_helo_if_needed()  # before, it is not known what is offered
-        if (not secure and smtp.has_extn("starttls")) or asked.get("starttls"):
+        if (not secure and smtp.has_extn("starttls")) or options.get("starttls"):
             smtp.starttls(context=tls)
             exchange.watch_connection(smtp.sock)  # the one that was there is inside of it
         if server.username is not None:
@@ -244,22 +246,22 @@ def _mail_message(target: str, message: Message, exchange: Exchange) -> None:
 
 
 def _mail_server() -> SplitResult:
-    written = os.environ.get(SMTP_VARIABLE, _SMTP_DEFAULT)
+    url = os.environ.get(SMTP_VARIABLE, _SMTP_DEFAULT)
     try:
-        server = urlsplit(written)
-        known = server.scheme in {"smtp", "smtps"} and bool(server.hostname) and server.port != 0
+        server = urlsplit(url)
+        is_usable = server.scheme in {"smtp", "smtps"} and bool(server.hostname) and server.port != 0
     except ValueError:
-        known = False
-    if not known:
+        is_usable = False
+    if not is_usable:
         raise AlertNotSent(
-            f"{SMTP_VARIABLE}={mask(written)!r} is no server of mail; write smtp://user:password@mail.example.org:587"
+            f"{SMTP_VARIABLE}={mask(url)!r} is no server of mail; write smtp://user:password@mail.example.org:587"
         )
     return server
 
 
 def _recipients_of(target: str) -> list[str]:
-    rest = target.partition(":")[2].removeprefix("//").partition("?")[0]
-    return [one for one in map(unquote, rest.split(",")) if "@" in one]
+    addresses = target.partition(":")[2].removeprefix("//").partition("?")[0]
+    return [address for address in map(unquote, addresses.split(",")) if "@" in address]
 
 
 def _by_apprise(target: str, message: Message) -> bool:

@@ -27,7 +27,7 @@ from cronsensus.alerts.conditions import (
     find_waiting_conditions,
     merge_failures_in_row,
 )
-from cronsensus.alerts.events import AGAIN, SLOW, Event, Mark, read_events, read_mark
+from cronsensus.alerts.events import SCAN_OVERLAP, SLOW_PREFIX, Event, Mark, read_events, read_mark
 from cronsensus.alerts.message_words import MOST_EVENTS, events_as_data, write_subject, write_text
 from cronsensus.alerts.muting import list_muted
 from cronsensus.alerts.sending import LONGEST_WAIT, Message, Target, send_message
@@ -46,20 +46,20 @@ from cronsensus.stores.base import Store
 from cronsensus.timing.clock import SystemClock
 from cronsensus.timing.instants import from_micros, to_micros
 
-EVERY = timedelta(seconds=2)
+SCAN_EVERY = timedelta(seconds=2)
 """Between two scans."""
-CHECKED = timedelta(seconds=10)
+CHECK_EVERY = timedelta(seconds=10)
 """Between two checks of what is expected of jobs."""
-LONGEST_SLEEP = timedelta(seconds=LONGEST_WAIT) + timedelta(minutes=1)
+LONGEST_SNOOZE = timedelta(seconds=LONGEST_WAIT) + timedelta(minutes=1)
 """The next scan or try is never further away, even if a receiver asked to wait."""
-AT_MOST = 4
-"""Messages of an alert in ``WINDOW``; further events go with the next message."""
-WINDOW = timedelta(seconds=60)
+MOST_MESSAGES = 4
+"""Messages of an alert in ``MESSAGE_WINDOW``; further events go with the next message."""
+MESSAGE_WINDOW = timedelta(seconds=60)
 MOST_EXPLAINED = 10
 """A message with more events has no sentences of ``explain_time``, which takes several reads for each event."""
-JOB = ALERT
-KEY = "watch"
-OPTIONS: dict[str, Any] = {
+JOB_PREFIX = ALERT
+RUN_KEY = "watch"
+JOB_POLICIES: dict[str, Any] = {
     "retries": 2**31 - 1, "retry_delay": "1s", "retry_max_delay": "60s", "max_crashes": 2**31 - 1, "timeout": "60s",
     "concurrency": 1, "priority": 1_000_000, "keep": "1d",
 }  # fmt: skip
@@ -122,18 +122,20 @@ class Alerts:
         Called when the jobs are declared, and every half minute: an operator may have cancelled it.
         """
         self._warn_of_unmatched_patterns([spec.name for spec in specs if not is_internal(spec.name)])
-        wanted = [Item(job=spec.name, key=KEY) for spec in specs if spec.name.startswith(JOB)]
-        for made in store.enqueue(wanted):
+        items = [Item(job=spec.name, key=RUN_KEY) for spec in specs if spec.name.startswith(JOB_PREFIX)]
+        for enqueued in store.enqueue(items):
             # The run of an alert that was retired is cancelled, and the alert is declared again. Or the store's clock
             # was set back, and its run waits for a time that has been.
-            over = made.state.final or (made.state is State.PENDING and self._sleeps_too_long(store, made.id))
-            if over and store.forget(made.job, KEY, by="cronsensus", why="watched anew", only=made.id):
-                store.enqueue([Item(job=made.job, key=KEY)])
+            is_over = enqueued.state.final or (
+                enqueued.state is State.PENDING and self._sleeps_too_long(store, enqueued.id)
+            )
+            if is_over and store.forget(enqueued.job, RUN_KEY, by="cronsensus", why="watched anew", only=enqueued.id):
+                store.enqueue([Item(job=enqueued.job, key=RUN_KEY)])
 
     @staticmethod
     def _sleeps_too_long(store: Store, number: int) -> bool:
         run = store.occurrence(number)
-        return run is not None and run.state is State.PENDING and run.due_at - store.now() > LONGEST_SLEEP
+        return run is not None and run.state is State.PENDING and run.due_at - store.now() > LONGEST_SNOOZE
 
     def _warn_of_unmatched_patterns(self, jobs: Sequence[str]) -> None:
         for alert in self.by_name.values():
@@ -149,16 +151,16 @@ class Alerts:
 
     def _watch_once(self, alert: Alert, run: BaseRun) -> None:
         store = self._store()
-        mine = store.occurrence(run.id)
-        mark = read_mark(store) if mine is None or mine.note is None else _decode(mine.note)
-        if mine is not None and mine.note is not None:
+        own_run = store.occurrence(run.id)
+        mark = read_mark(store) if own_run is None or own_run.note is None else _decode(own_run.note)
+        if own_run is not None and own_run.note is not None:
             try:
                 mark = self.send_next(alert, store, mark)
             except AlertNotSent as error:
                 if error.after is None:
                     raise
                 raise Retry(str(error), after=error.after) from error
-        after = timedelta(0) if mark.letter else EVERY
+        after = timedelta(0) if mark.pending else SCAN_EVERY
         raise EndsAs(Again(after, failed=False, note=json.encode(mark).decode()), "watching")
 
     def send_next(self, alert: Alert, store: Store, mark: Mark, send: Send | None = None) -> Mark:
@@ -173,82 +175,92 @@ class Alerts:
         Raises:
             AlertNotSent: the message was not taken, as far as is known.
         """
-        return (self._send_pending if mark.letter else self._send_new)(alert, store, mark, send or send_message)
+        return (self._send_pending if mark.pending else self._send_new)(alert, store, mark, send or send_message)
 
     def _send_pending(self, alert: Alert, store: Store, mark: Mark, send: Send) -> Mark:
         """Send the pending message; return the mark without it."""
-        muted = _list_muted_jobs(store, mark.letter)
-        if events := [event for event in mark.letter if event.job not in muted]:
-            send(alert.target, self.make_message(alert, store, events, named_by=mark.letter), alert.secret)
-        return structs.replace(mark, letter=(), sent=(*mark.sent, to_micros(store.now())))
+        muted = _list_muted_jobs(store, mark.pending)
+        if events := [event for event in mark.pending if event.job not in muted]:
+            send(alert.target, self.make_message(alert, store, events, named_by=mark.pending), alert.secret)
+        return structs.replace(mark, pending=(), sent=(*mark.sent, to_micros(store.now())))
 
     def _send_new(self, alert: Alert, store: Store, mark: Mark, send: Send) -> Mark:
         """Scan for new events, and send them; return the mark for the next scan, the same if it is too soon to send."""
         events_found, next_mark = read_events(
             store, mark, takeovers="taken_over" in alert.on, items="items_failed" in alert.on
         )
-        events_found = merge_failures_in_row(store, events_found, alert.in_row, mark.wrong)
+        events_found = merge_failures_in_row(store, events_found, alert.in_row, mark.open_conditions)
         # A node that was seen to be gone has been reported before its session ended.
-        events_found = [event for event in events_found if event.key.replace("node:", "gone:", 1) not in mark.wrong]
+        events_found = [
+            event for event in events_found if event.key.replace("node:", "gone:", 1) not in mark.open_conditions
+        ]
         conditions, next_mark = self._read_conditions(alert, store, next_mark, events_found)
         events_found += conditions
         muted = _list_muted_jobs(store, events_found)
         # A condition that lasts longer than the mute of its job is reported then.
-        wrong = {
-            key: at for key, at in next_mark.wrong.items() if key in mark.wrong or key.partition(":")[2] not in muted
+        open_conditions = {
+            key: at
+            for key, at in next_mark.open_conditions.items()
+            if key in mark.open_conditions or key.partition(":")[2] not in muted
         }
-        next_mark = structs.replace(next_mark, wrong=wrong)
+        next_mark = structs.replace(next_mark, open_conditions=open_conditions)
         events = [event for event in events_found if alert.wants_event(event) and event.job not in muted]
         now = to_micros(store.now())
-        sent = tuple(at for at in mark.sent if now - WINDOW // timedelta(microseconds=1) < at <= now)
+        sent = tuple(at for at in mark.sent if now - MESSAGE_WINDOW // timedelta(microseconds=1) < at <= now)
         if not events:
             return structs.replace(next_mark, sent=sent)
-        if len(sent) >= AT_MOST:
+        if len(sent) >= MOST_MESSAGES:
             return mark
         if len(events) <= MOST_EVENTS:
             # Keep the message in the mark before it is sent: after a death in between it keeps its id.
-            return structs.replace(next_mark, sent=sent, letter=tuple(events))
+            return structs.replace(next_mark, sent=sent, pending=tuple(events))
         send(alert.target, self.make_message(alert, store, events), alert.secret)
         return structs.replace(next_mark, sent=(*sent, now))
 
-    def _read_conditions(self, alert: Alert, store: Store, mark: Mark, found: list[Event]) -> tuple[list[Event], Mark]:
-        """Return the events of conditions that began or ended; they are checked once in ``CHECKED``."""
-        wrong, now = mark.wrong | conditions_opened_by(found), store.now()
+    def _read_conditions(
+        self, alert: Alert, store: Store, mark: Mark, events_found: list[Event]
+    ) -> tuple[list[Event], Mark]:
+        """Return the events of conditions that began or ended; they are checked once in ``CHECK_EVERY``."""
+        open_conditions, now = mark.open_conditions | conditions_opened_by(events_found), store.now()
         expected = self._expected()
-        stalled, backlog = "stalled" in alert.on, alert.backlog if "backlog" in alert.on else None
-        nodes = "node_lost" in alert.on
-        drops = not {"overdue", "retired"}.isdisjoint(alert.on)
-        looks = wrong or expected or stalled or nodes or drops or backlog is not None
+        checks_stalled, backlog = "stalled" in alert.on, alert.backlog if "backlog" in alert.on else None
+        checks_nodes = "node_lost" in alert.on
+        checks_drops = not {"overdue", "retired"}.isdisjoint(alert.on)
+        has_checks = (
+            open_conditions or expected or checks_stalled or checks_nodes or checks_drops or backlog is not None
+        )
         # A mark in the future was made before the store's clock was set back.
-        if not looks or 0 <= to_micros(now) - mark.checked < CHECKED // timedelta(microseconds=1):
-            return [], structs.replace(mark, wrong=wrong)
+        if not has_checks or 0 <= to_micros(now) - mark.checked < CHECK_EVERY // timedelta(microseconds=1):
+            return [], structs.replace(mark, open_conditions=open_conditions)
         dropped: dict[str, Expected] = {}
         events: list[Event] = []
-        if drops:
+        if checks_drops:
             # Less far back than the mark remembers seen events.
-            since = from_micros(max(mark.checked - AGAIN // timedelta(microseconds=2), mark.floor))
+            since = from_micros(max(mark.checked - SCAN_OVERLAP // timedelta(microseconds=2), mark.floor))
             events, dropped = find_dropped_jobs(store, mark.dropped, since, meant=self._retired())
             # A job that is declared again has recovered when it succeeds. A job that is gone on purpose is no longer
             # wrong.
             resolved = {
                 f"overdue:{name}" for name in mark.dropped if name not in dropped and self._is_gone(store, name)
             }
-            wrong = {key: at for key, at in wrong.items() if key not in resolved}
+            open_conditions = {key: at for key, at in open_conditions.items() if key not in resolved}
         retired = {event.key: to_micros(event.at) for event in events}
-        conditions, wrong = find_job_conditions(store, {**expected, **dropped}, wrong, now)
+        conditions, open_conditions = find_job_conditions(store, {**expected, **dropped}, open_conditions, now)
         events += conditions
-        if stalled or backlog is not None:
-            conditions, wrong = find_waiting_conditions(store, wrong, now, stalled=stalled, backlog=backlog)
+        if checks_stalled or backlog is not None:
+            conditions, open_conditions = find_waiting_conditions(
+                store, open_conditions, now, stalled=checks_stalled, backlog=backlog
+            )
             events += conditions
-        if nodes:
-            conditions, wrong = find_node_conditions(store, wrong, now)
+        if checks_nodes:
+            conditions, open_conditions = find_node_conditions(store, open_conditions, now)
             events += conditions
         slow = {event.key: to_micros(event.at) for event in events if event.event == "slow"}
-        seen = {key: at for key, at in mark.seen.items() if key in slow or not key.startswith(SLOW)}
-        events = [event for event in events if event.key not in seen]
-        seen = slow | retired | seen
+        reported = {key: at for key, at in mark.seen.items() if key in slow or not key.startswith(SLOW_PREFIX)}
+        events = [event for event in events if event.key not in reported]
+        reported = slow | retired | reported
         return events, structs.replace(
-            mark, wrong=wrong, checked=to_micros(now), seen=seen, dropped=tuple(sorted(dropped))
+            mark, open_conditions=open_conditions, checked=to_micros(now), seen=reported, dropped=tuple(sorted(dropped))
         )
 
     @staticmethod
@@ -262,7 +274,7 @@ class Alerts:
         """Return the message for events; ``named_by``: the events of which its id is made, if not these."""
         views = {entry.job: store.job(entry.job) for entry in events[:MOST_EVENTS] if entry.job is not None}
 
-        def shown(event: Event, at: datetime) -> str:
+        def show_time(event: Event, at: datetime) -> str:
             view = views.get(event.job or "")
             return exact_time(at) if view is None else exact_time(at, zone_of(view.spec.trigger))
 
@@ -274,8 +286,8 @@ class Alerts:
             entry["why"] = None
             if explain and len(events) <= MOST_EXPLAINED and view is not None and event.scheduled_for is not None:
                 entry["why"] = " ".join(map(str, explain_time(store, view, event.scheduled_for).sentences))
-        words = write_subject(events), write_text(events, shown)
-        return Message(alert.name, store.namespace, events, *words, data, named_by or events)
+        subject_and_text = write_subject(events), write_text(events, show_time)
+        return Message(alert.name, store.namespace, events, *subject_and_text, data, named_by or events)
 
     def try_out(self, alert: Alert, namespace: str) -> str | None:
         """Send a test message; return what went wrong."""
@@ -288,7 +300,7 @@ class Alerts:
         )
         try:
             send_message(alert.target, message, alert.secret)
-        except Exception as error:  # noqa: BLE001 - told to whoever tries it
+        except Exception as error:  # noqa: BLE001 - returned to the caller
             return f"{type(error).__name__}: {error}"
         return None
 

@@ -1,4 +1,4 @@
-"""The judge: compare the ledger with what the triggers say, independently of the planner.
+"""The audit: compare the ledger with the nominal times of the triggers, independently of the planner.
 
 ``audit(store)`` derives every nominal time anew from the triggers that held (``Trigger.next_after`` and what is built
 on it) and asks of each: is there exactly one verdict? Then it reads every run and asks: was it allowed? It never

@@ -49,7 +49,7 @@ def audit(
         since: the first nominal time to judge. Defaults to the beginning.
         until: the last nominal time to judge. Defaults to the store's now, and is never later.
         tolerance: how long a nominal time may stay undecided, and a run stay with a dead session.
-        on_job: told of each job as soon as it is judged.
+        on_job: called with the report of each job as soon as it is judged.
 
     Raises:
         UnknownJob: a name in ``jobs`` that the store does not know.

@@ -22,9 +22,9 @@ from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_occurrence
 from cronsensus.timing.instants import format_instant
 
-_REMEMBERED = 1_000
+_MOST_REMEMBERED = 1_000
 """Batches that were read, and are not read again for their further items."""
-_WORKED = frozenset({State.SUCCEEDED, State.FAILED, State.SKIPPED})
+_STATES_OF_FUNCTION = frozenset({State.SUCCEEDED, State.FAILED, State.SKIPPED})
 """Ends that only the function of an item causes. Items that were added late are cancelled after the batch's end."""
 
 
@@ -78,29 +78,29 @@ class Batches:
             if not self._may_be_pruned(item.created_at):
                 yield self._words.orphan(item, parent)
             return
-        started, ended, done = batch.started_at, batch.finished_at, item.finished_at
-        if started is None or ended is None or done is None or item.state not in _WORKED:
+        batch_started, batch_ended, item_ended = batch.started_at, batch.finished_at, item.finished_at
+        if batch_started is None or batch_ended is None or item_ended is None or item.state not in _STATES_OF_FUNCTION:
             return
         # An item that a frozen lister added during the last attempt was not there to wait for.
-        if item.created_at < started and ended < done:
-            finding = self._words.outlived(item, done, parent, ended)
-            if self._set_backs.may_have_swapped(ended, done):
+        if item.created_at < batch_started and batch_ended < item_ended:
+            finding = self._words.outlived(item, item_ended, parent, batch_ended)
+            if self._set_backs.may_have_swapped(batch_ended, item_ended):
                 self._report.leave_open(finding)
             else:
                 yield finding
 
-    def _read_batch(self, number: int) -> _Batch | None:
-        if (known := self._there.get(number)) is not None:
-            return known
-        row = self._store.occurrence(number)
-        if row is None:
+    def _read_batch(self, batch_id: int) -> _Batch | None:
+        if (remembered := self._there.get(batch_id)) is not None:
+            return remembered
+        occurrence = self._store.occurrence(batch_id)
+        if occurrence is None:
             return None
-        succeeded = row.state is State.SUCCEEDED
-        batch = _Batch(number, row.started_at, row.finished_at) if succeeded else _Batch(number)
-        if row.state.final:
-            if len(self._there) >= _REMEMBERED:
+        succeeded = occurrence.state is State.SUCCEEDED
+        batch = _Batch(batch_id, occurrence.started_at, occurrence.finished_at) if succeeded else _Batch(batch_id)
+        if occurrence.state.final:
+            if len(self._there) >= _MOST_REMEMBERED:
                 self._there.clear()
-            self._there[number] = batch
+            self._there[batch_id] = batch
         return batch
 
     def _of_success(self, batch: Occurrence, listed: int) -> Iterator[Finding]:

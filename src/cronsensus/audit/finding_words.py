@@ -36,16 +36,18 @@ class Words:
         sentence = f"{times} two verdicts: one is {_range(second)}"
         return self._found("duplicate", first, sentence, until=last, count=count)
 
-    def backfilled_again(self, at: datetime, done: int, again: int) -> Finding:
+    def backfilled_again(self, at: datetime, succeeded: int, backfilled: int) -> Finding:
         """A nominal time was backfilled although it had succeeded."""
-        sentence = f"{self._at(at)} had succeeded as occurrence {done} and was backfilled as occurrence {again}"
-        return self._found("duplicate", at, sentence, done, again)
+        sentence = (
+            f"{self._at(at)} had succeeded as occurrence {succeeded} and was backfilled as occurrence {backfilled}"
+        )
+        return self._found("duplicate", at, sentence, succeeded, backfilled)
 
     def missing(self, first: datetime, last: datetime, count: int, watermark: datetime) -> Finding:
         """Nominal times at or below the watermark without a verdict."""
-        where = f"at {format_instant(first)}" if count == 1 else _from_to(first, last)
+        time_text = f"at {format_instant(first)}" if count == 1 else _from_to(first, last)
         sentence = (
-            f"{self._times(count)} {where} {_have(count)} no verdict, although the watermark "
+            f"{self._times(count)} {time_text} {_have(count)} no verdict, although the watermark "
             f"({format_instant(watermark)}) says that all up to it are decided"
         )
         return self._found("missing", first, sentence, until=last, count=count)
@@ -61,11 +63,11 @@ class Words:
     def miscounted(self, verdict: VerdictRange, count: int | None) -> Finding:
         """A verdict range whose count differs from the trigger's nominal times there."""
         recorded = verdict.count or 0
-        has = "more" if count is None else count
-        sentence = f"{_range(verdict)} of {self._job!r} says {_times(recorded)}, the trigger has {has} there"
+        counted = "more" if count is None else count
+        sentence = f"{_range(verdict)} of {self._job!r} says {_times(recorded)}, the trigger has {counted} there"
         kind: Kind = "missing" if count is None or count > recorded else "stray"
-        differ = 1 if count is None else abs(count - recorded)
-        return self._found(kind, verdict.first, sentence, until=verdict.last, count=differ)
+        difference = 1 if count is None else abs(count - recorded)
+        return self._found(kind, verdict.first, sentence, until=verdict.last, count=difference)
 
     def stray_range(self, at: datetime, verdict: VerdictRange) -> Finding:
         """A verdict range that begins or ends at a time that is no nominal time."""
@@ -92,9 +94,9 @@ class Words:
         tokens = ", ".join(f"token {run.token}" for run in runs)
         return self._about(occurrence, "duplicate", f"succeeded {len(runs)} times ({tokens})")
 
-    def stale(self, occurrence: Occurrence, what: str) -> Finding:
+    def stale(self, occurrence: Occurrence, sentence: str) -> Finding:
         """A write that fencing should have refused."""
-        return self._about(occurrence, "stale_write", what)
+        return self._about(occurrence, "stale_write", sentence)
 
     def early(self, occurrence: Occurrence, started: datetime, due: datetime) -> Finding:
         """A run that started before it was due."""
@@ -114,19 +116,19 @@ class Words:
 
     def against_upstream(self, occurrence: Occurrence, upstream: Occurrence) -> Finding:
         """A run that started although its upstream had not ended as its rule demands."""
-        what = f"ran, but comes after {upstream.job!r}, whose run {upstream.id} is {upstream.state}"
-        return self._about(occurrence, "stray", what)
+        sentence = f"ran, but comes after {upstream.job!r}, whose run {upstream.id} is {upstream.state}"
+        return self._about(occurrence, "stray", sentence)
 
     def skipped_wrongly(self, occurrence: Occurrence, upstream: Occurrence) -> Finding:
         """An occurrence that was skipped because of an upstream that had not ended like that."""
-        what = f"is skipped ({occurrence.reason}), but run {upstream.id} of {upstream.job!r} is {upstream.state}"
-        return self._about(occurrence, "missing", what)
+        sentence = f"is skipped ({occurrence.reason}), but run {upstream.id} of {upstream.job!r} is {upstream.state}"
+        return self._about(occurrence, "missing", sentence)
 
-    def parked(self, occurrence: Occurrence, what: str, ago: timedelta) -> Finding:
+    def parked(self, occurrence: Occurrence, dependency: str, ago: timedelta) -> Finding:
         """A parked occurrence that waits for nothing any more."""
-        since = format_duration(timedelta(seconds=round(ago.total_seconds())))
-        waits = f"is asleep, but {what} ended {since} ago, and no node woke it: does any node run?"
-        return self._about(occurrence, "stuck", waits)
+        duration = format_duration(timedelta(seconds=round(ago.total_seconds())))
+        sentence = f"is asleep, but {dependency} ended {duration} ago, and no node woke it: does any node run?"
+        return self._about(occurrence, "stuck", sentence)
 
     def attempts_overlap(self, occurrence: Occurrence, first: RunView, second: RunView) -> Finding:
         """Two attempts of an occurrence at the same time."""
@@ -147,11 +149,11 @@ class Words:
         )
         return self._found("overlap", second.scheduled_for, sentence, first.occurrence, second.occurrence)
 
-    def stuck(self, occurrence: Occurrence, why: str, ago: timedelta) -> Finding:
+    def stuck(self, occurrence: Occurrence, cause: str, ago: timedelta) -> Finding:
         """A run of a dead node that was not taken over."""
-        since = format_duration(timedelta(seconds=round(ago.total_seconds())))
-        what = f"runs under session {occurrence.session}, {why} {since} ago, and no node took it over"
-        return self._about(occurrence, "stuck", what)
+        duration = format_duration(timedelta(seconds=round(ago.total_seconds())))
+        sentence = f"runs under session {occurrence.session}, {cause} {duration} ago, and no node took it over"
+        return self._about(occurrence, "stuck", sentence)
 
     # --- batches --------------------------------------------------------------------------------------------------
 
@@ -159,15 +161,17 @@ class Words:
         """An item whose batch is not there, although neither is old enough to be pruned."""
         return self._about(item, "stray", f"is an item of batch {batch}, which the store does not have")
 
-    def outlived(self, item: Occurrence, ended: datetime, batch: int, over: datetime) -> Finding:
+    def outlived(self, item: Occurrence, ended: datetime, batch: int, batch_ended: datetime) -> Finding:
         """An item that ended after its batch had succeeded."""
-        what = f"ended at {format_instant(ended)}, after its batch {batch} had succeeded at {format_instant(over)}"
-        return self._about(item, "early", what)
+        sentence = (
+            f"ended at {format_instant(ended)}, after its batch {batch} had succeeded at {format_instant(batch_ended)}"
+        )
+        return self._about(item, "early", sentence)
 
     def left_open(self, batch: Occurrence, count: int) -> Finding:
         """A batch that succeeded before its items had ended."""
-        what = f"is a batch that succeeded, and {count:,} of its items {'is' if count == 1 else 'are'} open"
-        return self._about(batch, "stuck", what)
+        sentence = f"is a batch that succeeded, and {count:,} of its items {'is' if count == 1 else 'are'} open"
+        return self._about(batch, "stuck", sentence)
 
     def items_missing(self, batch: Occurrence, count: int, listed: int) -> Finding:
         """A batch that succeeded without some of its items."""
@@ -177,15 +181,13 @@ class Words:
 
     # --- parts ----------------------------------------------------------------------------------------------------
 
-    def _found(self, kind: Kind, at: datetime | None, sentence: str, *occurrences: int, **several: Any) -> Finding:
-        return Finding(
-            kind=kind, job=self._job, scheduled_for=at, sentence=sentence, occurrences=occurrences, **several
-        )
+    def _found(self, kind: Kind, at: datetime | None, sentence: str, *occurrences: int, **fields: Any) -> Finding:
+        return Finding(kind=kind, job=self._job, scheduled_for=at, sentence=sentence, occurrences=occurrences, **fields)
 
-    def _about(self, occurrence: Occurrence, kind: Kind, what: str) -> Finding:
+    def _about(self, occurrence: Occurrence, kind: Kind, sentence: str) -> Finding:
         at = occurrence.scheduled_for
         name = f"{self._job!r} with key {occurrence.key!r}" if at is None else self._at(at)
-        return self._found(kind, at, f"{name} (occurrence {occurrence.id}) {what}", occurrence.id)
+        return self._found(kind, at, f"{name} (occurrence {occurrence.id}) {sentence}", occurrence.id)
 
     def _at(self, at: datetime) -> str:
         return f"{self._job!r} at {format_instant(at)}"

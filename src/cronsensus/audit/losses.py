@@ -1,4 +1,4 @@
-"""What the store has lost, by the trail: from when on the ledger can be trusted."""
+"""Read from the trail what the store has lost, and from when on the ledger can be trusted."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_trail_entry
 from cronsensus.timing.instants import format_instant, parse_instant
 
-MOST = 10_000
+MOST_ENTRIES = 10_000
 MOST_NOTES = 20
 
 
 def losses(store: Store) -> list[TrailEntry]:
-    """Return what the trail says of losses, newest first."""
-    trail = islice(every_trail_entry(store, ""), MOST)
+    """Return the losses that the trail records, newest first."""
+    trail = islice(every_trail_entry(store, ""), MOST_ENTRIES)
     return [entry for entry in trail if entry.action in {LOST_MOMENT, STORE_EMPTIED}]
 
 

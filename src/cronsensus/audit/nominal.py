@@ -44,11 +44,11 @@ class Nominals:
         times: list[datetime] = []
         position = after
         while len(times) < limit:
-            found = self.next_after(position)
-            if found is None or found > until:
+            following = self.next_after(position)
+            if following is None or following > until:
                 break
-            times.append(found)
-            position = found
+            times.append(following)
+            position = following
         return times
 
     def count_times(self, after: datetime, until: datetime, limit: int = MOST_COUNTED) -> int | None:

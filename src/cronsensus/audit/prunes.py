@@ -1,4 +1,4 @@
-"""What operators pruned by hand, whatever ``keep`` says: the audit does not report it as missing."""
+"""Read which times operators may have pruned by hand: the audit does not report those as missing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_trail_entry
 from cronsensus.timing.instants import parse_instant
 
-MOST = 10_000
+MOST_ENTRIES = 10_000
 
 
 class Prunes:
@@ -31,7 +31,7 @@ class Prunes:
         return self._last is not None and moment < self._last
 
     def _bounds(self) -> Iterator[datetime]:
-        for entry in islice(every_trail_entry(self._store, ""), MOST):
+        for entry in islice(every_trail_entry(self._store, ""), MOST_ENTRIES):
             if entry.action == PRUNE:
                 # What ended after the prune was not there for it, whatever bound it was given.
                 yield min(parse_instant(entry.details["until"]), entry.at)

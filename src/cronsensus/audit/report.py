@@ -163,7 +163,7 @@ _COUNTER_OF: dict[Kind, str] = {
 
 @dataclass(slots=True)
 class JobReport(_Findings):
-    """The findings on one job. ``notes`` says what was left out, and why."""
+    """The findings on one job. ``notes`` list what was left out, and why."""
 
     job: str = ""
 
@@ -194,8 +194,8 @@ class Report(_Findings):
     """All findings of the audit. ``jobs`` holds the first ``MOST_JOBS`` of ``jobs_audited``.
 
     Attributes:
-        since: the beginning of what was asked for; ``None``: from the beginning.
-        until: the end of what was asked for, by the store's clock.
+        since: the beginning of the audited time; ``None``: from the beginning.
+        until: the end of the audited time, by the store's clock.
         found: how many findings there are; ``findings`` holds the first ``MOST_FINDINGS``.
     """
 

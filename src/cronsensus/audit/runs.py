@@ -34,9 +34,10 @@ from cronsensus.stores.base import Store
 PAGE = 200
 NEIGHBOURS = 2000
 MOST_SESSIONS = 1000
-AGAIN = 5
-NO_ATTEMPT = frozenset({"released", "snoozed"})
-RECORDED = frozenset({"succeeded", "failed", "cancelled", "skipped"})
+MOST_REREADS = 5
+GIVEN_BACK_ENDS = frozenset({"released", "snoozed"})
+"""Ends of runs that do not count as an attempt."""
+FINAL_ENDS = frozenset({"succeeded", "failed", "cancelled", "skipped"})
 """Ends of runs after which no further run of the occurrence may follow."""
 
 
@@ -53,7 +54,7 @@ class Sessions:
     def dead_for(self, session: str | None, since: datetime) -> tuple[timedelta, str] | None:
         """Return for how long a session has been dead, and how it died; ``None``: alive, or unknown.
 
-        ``since`` is the start of its run, which stands in for the death of a session that the store no longer knows.
+        ``since`` is the start of its run, which is used as the time of death of a session that the store does not know.
         """
         if self._now is None:
             living = self._store.sessions(limit=MOST_SESSIONS)
@@ -145,25 +146,25 @@ class Runs:
     def judge(self, after: datetime, until: datetime, since: datetime | None) -> None:
         """Judge occurrences of nominal times in (after, until], and those without that were made in [since, until]."""
         for page in self._pages(after, until, since):
-            mine = [candidate for candidate in page if _belongs(candidate, after, until, since)]
+            judged = [candidate for candidate in page if _belongs(candidate, after, until, since)]
             runs: dict[int, list[RunView]] = defaultdict(list)
-            for run in self._store.runs(*(candidate.id for candidate in mine)):
+            for run in self._store.runs(*(candidate.id for candidate in judged)):
                 runs[run.occurrence].append(run)
-            for occurrence in mine:
+            for occurrence in judged:
                 self._report.others += occurrence.scheduled_for is None
                 self._judge(occurrence, _by_token(runs[occurrence.id]))
 
     def _pages(self, after: datetime, until: datetime, since: datetime | None) -> Iterator[Sequence[Occurrence]]:
         """Yield the occurrences that may belong to the judged time span, newest first."""
-        where, last = OccurrenceFilter(job=self._job.spec.name), None
-        while page := self._store.occurrences(where, after=last, limit=PAGE):
+        wanted, oldest = OccurrenceFilter(job=self._job.spec.name), None
+        while page := self._store.occurrences(wanted, after=oldest, limit=PAGE):
             yield page
             if len(page) < PAGE:
                 return
-            last = page[-1].id
-            if since is not None and all(self._is_made_before(one, since) for one in page):
+            oldest = page[-1].id
+            if since is not None and all(self._is_made_before(occurrence, since) for occurrence in page):
                 # A backfill may be made long before its nominal time, so from here on only that time decides.
-                where = replace(where, scheduled_from=after + MICROSECOND, scheduled_until=until)
+                wanted = replace(wanted, scheduled_from=after + MICROSECOND, scheduled_until=until)
 
     def _is_made_before(self, occurrence: Occurrence, moment: datetime) -> bool:
         """Whether all older occurrences were made before ``moment``, too, because no clock was set back in between."""
@@ -172,16 +173,16 @@ class Runs:
 
     def _judge(self, occurrence: Occurrence, runs: Sequence[RunView]) -> None:
         findings = self._check(occurrence, runs)
-        for _ in range(AGAIN):
+        for _ in range(MOST_REREADS):
             if not findings:
                 break
-            again = self._store.occurrence(occurrence.id)
-            if again is None:
+            reread = self._store.occurrence(occurrence.id)
+            if reread is None:
                 return  # pruned during the audit
-            same = (again.state, again.token) == (occurrence.state, occurrence.token)
-            occurrence, runs = again, _by_token(self._store.runs(again.id))
+            unchanged = (reread.state, reread.token) == (occurrence.state, occurrence.token)
+            occurrence, runs = reread, _by_token(self._store.runs(reread.id))
             findings = self._check(occurrence, runs)
-            if same:
+            if unchanged:
                 break
         for finding in findings:
             self._report.add(finding)
@@ -230,17 +231,17 @@ class Runs:
         """Return what is wrong with the tokens, or with the writer of the result."""
         for first, second in pairwise(runs):
             # A release or a snooze gives the attempt back, so the next run has the same number.
-            if second.token == first.token or second.attempt < first.attempt + (first.end not in NO_ATTEMPT):
+            if second.token == first.token or second.attempt < first.attempt + (first.end not in GIVEN_BACK_ENDS):
                 return (
                     f"has tokens that do not grow with its attempts: attempt {first.attempt} has token {first.token}, "
                     f"attempt {second.attempt} has token {second.token}"
                 )
-            if first.end in RECORDED:
+            if first.end in FINAL_ENDS:
                 return f"has a result under token {first.token} ({first.end}), although token {second.token} is newer"
         newest = runs[-1] if runs else None
         if newest is not None and occurrence.token < newest.token:
             return f"stands under token {occurrence.token}, although token {newest.token} is newer"
-        if newest is not None and newest.end in RECORDED and occurrence.state != newest.end:
+        if newest is not None and newest.end in FINAL_ENDS and occurrence.state != newest.end:
             return f"is {occurrence.state}, although its newest run (token {newest.token}) is {newest.end}"
         if occurrence.state is State.SUCCEEDED and (newest is None or newest.end != "succeeded"):
             return "is succeeded, although no current run says so"
@@ -260,7 +261,7 @@ class Runs:
         # that of the newest claim, if that came to its end or still runs.
         untouched = occurrence.attempt == 1 and occurrence.crashes == 0 and occurrence.failures == 0
         newest = runs[-1] if runs and untouched and runs[-1].token == occurrence.token else None
-        claimed = newest is not None and (newest.end in RECORDED or occurrence.state is State.RUNNING)
+        claimed = newest is not None and (newest.end in FINAL_ENDS or occurrence.state is State.RUNNING)
         return (newest if claimed else None), occurrence.due_at
 
     def _look_for_overlaps(self, occurrence: Occurrence, runs: Sequence[RunView]) -> None:
@@ -271,22 +272,22 @@ class Runs:
             if defined_since is None or run.started_at < defined_since:
                 continue
             pair = self._overlaps.add(_span(run))
-            if pair is not None and (both := self._confirm_overlap(pair)) is not None:
-                finding = self._words.runs_overlap(*both)
-                if self._is_open(*both):
+            if pair is not None and (runs_of_pair := self._confirm_overlap(pair)) is not None:
+                finding = self._words.runs_overlap(*runs_of_pair)
+                if self._is_open(*runs_of_pair):
                     self._report.leave_open(finding)
                 else:
                     self._report.add(finding)
 
     def _confirm_overlap(self, pair: tuple[_Span, _Span]) -> tuple[RunView, RunView] | None:
         """Read both runs again; return them if they really overlap."""
-        found = []
+        confirmed = []
         for span in pair:
             run = next((run for run in self._store.runs(span.occurrence) if run.token == span.token), None)
             if run is None:
                 return None
-            found.append(run)
-        return (found[0], found[1]) if _span(found[0]).overlaps(_span(found[1])) else None
+            confirmed.append(run)
+        return (confirmed[0], confirmed[1]) if _span(confirmed[0]).overlaps(_span(confirmed[1])) else None
 
 
 def _list_overlapping_attempts(runs: Sequence[RunView]) -> list[tuple[RunView, RunView]]:

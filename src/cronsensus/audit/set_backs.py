@@ -1,4 +1,4 @@
-"""When the store's clock was set back, and schedules after it: times in these spans are less certain."""
+"""Read when the store's clock and schedules were set back: in these spans the order of times is not certain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_trail_entry
 from cronsensus.timing.instants import parse_instant
 
-MOST = 10_000
+MOST_ENTRIES = 10_000
 
 
 class SetBacks:
@@ -52,7 +52,7 @@ class Rewound:
 
 
 def _stretches(store: Store, target: str, action: str) -> Iterator[tuple[datetime, datetime]]:
-    for entry in islice(every_trail_entry(store, target), MOST):
+    for entry in islice(every_trail_entry(store, target), MOST_ENTRIES):
         if entry.action == action:
             yield parse_instant(entry.details["from"]), parse_instant(entry.details["until"])
 

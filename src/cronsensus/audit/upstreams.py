@@ -19,12 +19,12 @@ from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.states import Origin, Reason, State
 from cronsensus.stores.base import Store
 
-MOST = 100
-GATE = timedelta(seconds=1)
+MOST_OCCURRENCES = 100
+GATE_TIME = timedelta(seconds=1)
 """How long after the claim a gate may be evaluated, and how long after its recorded time a commit may come."""
-_AT_THE_GATE = "upstream "
+_GATE_REASON_PREFIX = "upstream "
 """The beginning of reasons of runs that were skipped because of an upstream."""
-_SAYS: dict[Reason, frozenset[Verdict]] = {
+_VERDICTS_OF_REASON: dict[Reason, frozenset[Verdict]] = {
     Reason.UPSTREAM_FAILED: frozenset({"failed", "cancelled"}),
     Reason.UPSTREAM_SUCCEEDED: frozenset({"succeeded"}),
     Reason.UPSTREAM_SKIPPED: frozenset({"skipped"}),
@@ -32,7 +32,7 @@ _SAYS: dict[Reason, frozenset[Verdict]] = {
 """How an upstream ended, by reason. Other reasons may be about a time without an occurrence, or about a timeout."""
 
 
-class _Seen(NamedTuple):
+class _GateView(NamedTuple):
     """What a gate sees of an upstream if it is evaluated at a certain moment."""
 
     verdict: Verdict
@@ -90,49 +90,53 @@ class Upstreams:
 
     def _of_begun(self, occurrence: Occurrence, at: datetime, run: RunView, rule: Rule) -> Iterator[Finding]:
         """Judge a run whose function was certainly called."""
-        started = run.started_at
-        until = started + GATE if run.finished_at is None else min(run.finished_at, started + GATE)
+        started_at = run.started_at
+        latest = started_at + GATE_TIME if run.finished_at is None else min(run.finished_at, started_at + GATE_TIME)
         upstream = self._read(rule.job, at)
-        seen = _between(upstream, started - GATE, until)
-        if not seen or any(view.verdict != "wait" and not is_against(rule, view.verdict) for view in seen):
+        views = _between(upstream, started_at - GATE_TIME, latest)
+        if not views or any(view.verdict != "wait" and not is_against(rule, view.verdict) for view in views):
             return
-        last = seen[-1]
-        if last.verdict == "wait":
-            finding = self._words.before_upstream(occurrence, started, last.occurrence, last.occurrence.finished_at)
+        last_view = views[-1]
+        if last_view.verdict == "wait":
+            finding = self._words.before_upstream(
+                occurrence, started_at, last_view.occurrence, last_view.occurrence.finished_at
+            )
         else:
-            finding = self._words.against_upstream(occurrence, last.occurrence)
-        yield from self._unless_swapped(finding, started, upstream)
+            finding = self._words.against_upstream(occurrence, last_view.occurrence)
+        yield from self._unless_swapped(finding, started_at, upstream)
 
     def _of_skipped(self, occurrence: Occurrence, at: datetime, runs: Sequence[RunView]) -> Iterator[Finding]:
         """Judge an occurrence whose reason is that it was skipped because of an upstream."""
-        recorded, _, job = (occurrence.reason or "").partition(": ")
-        ended = occurrence.finished_at
-        fitting = next((verdicts for reason, verdicts in _SAYS.items() if reason == recorded), None)
-        if fitting is None or ended is None:
+        recorded_reason, _, job = (occurrence.reason or "").partition(": ")
+        finished_at = occurrence.finished_at
+        fitting_verdicts = next(
+            (verdicts for reason, verdicts in _VERDICTS_OF_REASON.items() if reason == recorded_reason), None
+        )
+        if fitting_verdicts is None or finished_at is None:
             return
-        claimed = runs[-1].started_at if runs and runs[-1].end == "skipped" else occurrence.created_at
-        if all(rule.job != job for rule in self._rules(at, claimed)):
+        claimed_at = runs[-1].started_at if runs and runs[-1].end == "skipped" else occurrence.created_at
+        if all(rule.job != job for rule in self._rules(at, claimed_at)):
             return
         upstream = self._read(job, at)
-        seen = _between(upstream, claimed - GATE, ended)
-        if seen and all(view.verdict not in fitting for view in seen):
-            finding = self._words.skipped_wrongly(occurrence, seen[-1].occurrence)
-            yield from self._unless_swapped(finding, ended, upstream)
+        views = _between(upstream, claimed_at - GATE_TIME, finished_at)
+        if views and all(view.verdict not in fitting_verdicts for view in views):
+            finding = self._words.skipped_wrongly(occurrence, views[-1].occurrence)
+            yield from self._unless_swapped(finding, finished_at, upstream)
 
     def _of_parked(self, occurrence: Occurrence, at: datetime) -> Iterator[Finding]:
         """Judge a parked occurrence: it may wait until its upstreams have ended, and no longer."""
         rules = () if self._now is None or self._retired else self._now.upstreams
         if not rules or any(rule.which != "same" for rule in rules):
             return
-        last = occurrence.created_at
+        last_end = occurrence.created_at
         for rule in rules:
             upstream = self._read(rule.job, at)
             if not upstream or upstream[-1].finished_at is None:
                 return
-            last = max(last, upstream[-1].finished_at)
-        ago = self._store.now() - last
-        if ago > self._tolerance:
-            yield self._words.parked(occurrence, "what it comes after", ago)
+            last_end = max(last_end, upstream[-1].finished_at)
+        ended_for = self._store.now() - last_end
+        if ended_for > self._tolerance:
+            yield self._words.parked(occurrence, "what it comes after", ended_for)
 
     def _begun(self, occurrence: Occurrence, runs: Sequence[RunView]) -> RunView | None:
         """Return the first run whose function was certainly called; a claim alone does not prove it.
@@ -144,7 +148,7 @@ class Upstreams:
                 return run
             if run.end == "failed" and not (run.reason or "").startswith(Reason.CRASHED):
                 return run
-            if run.end == "skipped" and not (run.reason or "").startswith(_AT_THE_GATE):
+            if run.end == "skipped" and not (run.reason or "").startswith(_GATE_REASON_PREFIX):
                 return run
             if run.end is None and occurrence.state is State.RUNNING and not occurrence.reserved:
                 return run if self._store.now() - run.started_at > self._tolerance else None
@@ -152,8 +156,8 @@ class Upstreams:
 
     def _read(self, job: str, at: datetime) -> list[Occurrence]:
         """Return an upstream's occurrences of a nominal time, in the order of creation."""
-        where = OccurrenceFilter(job=job, scheduled_from=at, scheduled_until=at)
-        return self._store.occurrences(where, limit=MOST, newest_first=False)
+        of_time = OccurrenceFilter(job=job, scheduled_from=at, scheduled_until=at)
+        return self._store.occurrences(of_time, limit=MOST_OCCURRENCES, newest_first=False)
 
     def _unless_swapped(self, finding: Finding, moment: datetime, upstream: Sequence[Occurrence]) -> Iterator[Finding]:
         """Yield a finding, unless the clock was set back, so that the order of events is not certain."""
@@ -164,7 +168,7 @@ class Upstreams:
             yield finding
 
 
-def _between(upstream: Sequence[Occurrence], since: datetime, until: datetime) -> list[_Seen]:
+def _between(upstream: Sequence[Occurrence], since: datetime, until: datetime) -> list[_GateView]:
     """Return what a gate may have seen between two moments, both included; empty: that is not known.
 
     If the first occurrence of a time was not made by its schedule, there may have been another before, or a range.
@@ -172,17 +176,17 @@ def _between(upstream: Sequence[Occurrence], since: datetime, until: datetime) -
     if not upstream:
         return []
     times = {time for run in upstream for time in (run.created_at, run.finished_at) if time is not None}
-    seen = []
+    views = []
     for moment in sorted({since, *(time for time in times if since < time <= until)}):
-        made = [run for run in upstream if run.created_at <= moment]
-        if not made and not (upstream[0].origin is Origin.SCHEDULE and upstream[0].retry_of is None):
+        created = [run for run in upstream if run.created_at <= moment]
+        if not created and not (upstream[0].origin is Origin.SCHEDULE and upstream[0].retry_of is None):
             return []
-        newest = made[-1] if made else upstream[0]
+        newest = created[-1] if created else upstream[0]
         has_ended = newest.finished_at is not None and newest.finished_at <= moment
-        seen.append(_Seen(cast("Verdict", str(newest.state)) if has_ended else "wait", newest))
-    return seen
+        views.append(_GateView(cast("Verdict", str(newest.state)) if has_ended else "wait", newest))
+    return views
 
 
 def _is_skipped_at_its_gate(occurrence: Occurrence) -> bool:
     """Whether its gate skipped it. A single upstream is enough for that, and others may have gone on."""
-    return occurrence.state is State.SKIPPED and (occurrence.reason or "").startswith(_AT_THE_GATE)
+    return occurrence.state is State.SKIPPED and (occurrence.reason or "").startswith(_GATE_REASON_PREFIX)

@@ -1,9 +1,9 @@
 """Check that each nominal time has exactly one verdict.
 
-The time span is walked in windows of ``WINDOW`` nominal times, so that only a window is in memory at a time. A verdict
-range that is longer than a window is counted by the trigger's own arithmetic instead, so a night of downtime costs as
-little as a minute. A window with more rows than ``MOST_ROWS`` (only a damaged ledger has one) is halved
-until it fits.
+The time span is read in windows of ``WINDOW_TIMES`` nominal times, so that only a window is in memory at a time. A
+verdict range that is longer than a window is counted by the trigger's own arithmetic instead, so a night of downtime
+costs as little as a minute. A window with more rows than ``MOST_ROWS`` (only a damaged ledger has one) is halved until
+it fits.
 
 The verdict of a nominal time is the occurrence that the schedule made; or, if there is neither that nor a range, an
 occurrence that was backfilled ahead of its time. Backfills and an operator's retries beside it are no second verdict:
@@ -32,10 +32,10 @@ from cronsensus.model.states import Origin, State
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_occurrence, every_range
 
-WINDOW = 1000
+WINDOW_TIMES = 1000
 MOST_ROWS = 5000
-MOST_LONG = 10_000
-AGAIN = 5
+MOST_LONG_RANGES = 10_000
+MOST_REREADS = 5
 """Most repeats of a read while the running cluster changes the rows."""
 
 
@@ -73,17 +73,17 @@ class Verdicts:
     def judge(self, after: datetime, until: datetime, *, late: datetime) -> None:
         """Judge (after, until]. Times above the watermark may be undecided, unless they are as old as ``late``."""
         position = after
-        for _ in range(AGAIN):
+        for _ in range(MOST_REREADS):
             watermark = self._job.watermark
             decided = max(position, min(until, watermark))
             self._decided(position, decided)
             position = decided
             undecided = self._undecided(position, until, late)
-            again = self._store.job(self._name) or self._job
+            reread = self._store.job(self._name) or self._job
             # Nodes go on during the audit: an undecided time may have its verdict by now.
-            if undecided.missing == 0 or again.watermark == watermark:
+            if undecided.missing == 0 or reread.watermark == watermark:
                 break
-            self._job = again
+            self._job = reread
         self._close_gap()
         undecided.add_to(self._report)
         for row in (stray for stray in undecided.strays if not self._rewound.covers(stray.at)):
@@ -96,14 +96,16 @@ class Verdicts:
     def _decided(self, after: datetime, until: datetime) -> None:
         if after >= until:
             return
-        position = spoken_for = after
+        position = covered_until = after
         for long in self._look_at_ranges(after, until):
             begin, end = max(long.range.first - MICROSECOND, after), min(long.range.last, until)
-            if both := self._number(begin, min(end, spoken_for)):  # by another long range
-                self._report.add(self._words.two_ranges(begin + MICROSECOND, min(end, spoken_for), both, long.range))
+            if twice := self._number(begin, min(end, covered_until)):  # by another long range
+                self._report.add(
+                    self._words.two_ranges(begin + MICROSECOND, min(end, covered_until), twice, long.range)
+                )
             self._walk(position, begin)
             self._long(long, max(begin, position), end)
-            position = spoken_for = max(position, end)
+            position = covered_until = max(position, end)
         self._walk(position, until)
 
     def _look_at_ranges(self, after: datetime, until: datetime) -> list[LedgerRange]:
@@ -111,7 +113,7 @@ class Verdicts:
         longs: list[LedgerRange] = []
         for ledger_range in self._ranges(after, until):
             verdict = ledger_range.range
-            if (verdict.count is None or verdict.count > WINDOW) and len(longs) < MOST_LONG:
+            if (verdict.count is None or verdict.count > WINDOW_TIMES) and len(longs) < MOST_LONG_RANGES:
                 longs.append(ledger_range)
             if verdict.first <= after or verdict.last > until:
                 continue
@@ -141,24 +143,24 @@ class Verdicts:
             else:
                 self._report.add(self._words.stray(row))
         for other in self._ranges(after, until):
-            if other.range.count is None or other.range.count > WINDOW:
+            if other.range.count is None or other.range.count > WINDOW_TIMES:
                 continue
-            first, last = max(other.range.first, after + MICROSECOND), min(other.range.last, until)
-            both = self._number(first - MICROSECOND, last)
-            if other.id != long.id and both:
-                self._report.add(self._words.two_ranges(first, last, both, other.range))
+            begin, end = max(other.range.first, after + MICROSECOND), min(other.range.last, until)
+            twice = self._number(begin - MICROSECOND, end)
+            if other.id != long.id and twice:
+                self._report.add(self._words.two_ranges(begin, end, twice, other.range))
 
     def _walk(self, after: datetime, until: datetime) -> None:
         """Judge (after, until] window by window."""
         position = after
         while position < until:
-            times = self._nominals.list_times(position, until, WINDOW)
-            end = times[-1] if len(times) == WINDOW else until
-            read = self._read(position, end)
-            while read is None:
+            times = self._nominals.list_times(position, until, WINDOW_TIMES)
+            end = times[-1] if len(times) == WINDOW_TIMES else until
+            ledger_part = self._read(position, end)
+            while ledger_part is None:
                 end = position + max((end - position) // 2, MICROSECOND)
-                read = self._read(position, end)
-            self._window(times[: bisect_right(times, end)], *read)
+                ledger_part = self._read(position, end)
+            self._window(times[: bisect_right(times, end)], *ledger_part)
             position = end
 
     def _read(self, after: datetime, until: datetime) -> tuple[list[Row], list[LedgerRange]] | None:
@@ -204,8 +206,8 @@ class Verdicts:
         if len(scheduled) + len(ranges) > 1:
             self._report.add(self._words.two_verdicts(at, scheduled, [ledger_range.range for ledger_range in ranges]))
         for row in rows:
-            if row.origin is Origin.BACKFILL and (done := succeeded_before(row, rows)) is not None:
-                self._report.add(self._words.backfilled_again(at, done.id, row.id))
+            if row.origin is Origin.BACKFILL and (succeeded := succeeded_before(row, rows)) is not None:
+                self._report.add(self._words.backfilled_again(at, succeeded.id, row.id))
         for row in scheduled[:1]:
             if not self._nominals.named_elsewhere(at):
                 self._made_while_paused(at, row)
@@ -239,8 +241,8 @@ class Verdicts:
         gap, self._gap = self._gap, None
         if gap is None:
             return
-        again = self._store.job(self._name)
-        horizon = None if again is None else again.horizon
+        reread = self._store.job(self._name)
+        horizon = None if reread is None else reread.horizon
         if horizon is not None and gap.first <= horizon:
             # Pruned during the audit: the record is gone.
             pruned = self._number(gap.first - MICROSECOND, min(gap.last, horizon))
@@ -262,13 +264,15 @@ class Verdicts:
             if paused:
                 undecided.skipped += self._number(begin, end) - self._stand_ahead(begin, end, undecided)
                 continue
-            old = begin if paused_now else max(begin, min(end, late))
-            missing = self._number(begin, old) - self._stand_ahead(begin, old, undecided)
+            undecided_until = begin if paused_now else max(begin, min(end, late))
+            missing = self._number(begin, undecided_until) - self._stand_ahead(begin, undecided_until, undecided)
             if missing > 0:
                 first = self._nominals.next_after(begin)
                 undecided.first = undecided.first or first
                 undecided.missing += missing
-            undecided.pending += max(0, self._number(old, end) - self._stand_ahead(old, end, undecided))
+            undecided.pending += max(
+                0, self._number(undecided_until, end) - self._stand_ahead(undecided_until, end, undecided)
+            )
         return undecided
 
     def _stand_ahead(self, after: datetime, until: datetime, undecided: _Undecided) -> int:
@@ -306,8 +310,8 @@ class Verdicts:
         return number
 
     def _rows(self, after: datetime, until: datetime) -> Iterator[Row]:
-        where = OccurrenceFilter(job=self._name, scheduled_from=after + MICROSECOND, scheduled_until=until)
-        for occurrence in every_occurrence(self._store, where):
+        in_span = OccurrenceFilter(job=self._name, scheduled_from=after + MICROSECOND, scheduled_until=until)
+        for occurrence in every_occurrence(self._store, in_span):
             if occurrence.scheduled_for is not None:
                 yield Row.of(occurrence, occurrence.scheduled_for)
 

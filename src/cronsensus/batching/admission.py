@@ -16,9 +16,9 @@ from cronsensus.node.registered import Registered
 from cronsensus.stores.base import Store
 from cronsensus.timing.clock import Clock
 
-TRUSTED = 1.0
+TRUSTED_SECONDS = 1.0
 """Seconds for which an open batch still counts as open: its items start without a read of the store."""
-ENDED = Final(State.CANCELLED, Reason.BATCH_ENDED)
+BATCH_ENDED = Final(State.CANCELLED, Reason.BATCH_ENDED)
 """The end of an item that has not started when its batch is over."""
 ADD_ITEMS = "add_items"
 """The name of the extra of a run that adds items to its batch."""
@@ -49,7 +49,7 @@ class BatchAdmission(Admission):
         if claim.parent is None:
             return self._make_begin(claim)
         # With ``stop_after`` each item is checked: after the last tolerated failure only claimed items may still run.
-        trusted = self._clock.monotonic() - self._open_at.get(claim.parent, -TRUSTED) < TRUSTED
+        trusted = self._clock.monotonic() - self._open_at.get(claim.parent, -TRUSTED_SECONDS) < TRUSTED_SECONDS
         return self._make_begin(claim) if trusted and not self._tolerance_of(claim).stop_after else None
 
     def admit_claims(
@@ -60,16 +60,18 @@ class BatchAdmission(Admission):
     ) -> Mapping[int, Admit | Then]:
         """Admit the items whose batches are open, and end the others."""
         tolerances = {claim.parent: self._tolerance_of(claim) for claim in claims if claim.parent is not None}
-        asked_at, doubts = self._clock.monotonic(), self._doubts
-        found = store.children(list(tolerances), limit=max(one.stop_after or 1 for one in tolerances.values()))
-        over = {batch for batch, children in found.items() if starts_nothing(children, tolerances[batch])}
-        for batch in over:
+        read_at, doubts = self._clock.monotonic(), self._doubts
+        children_of = store.children(
+            list(tolerances), limit=max(tolerance.stop_after or 1 for tolerance in tolerances.values())
+        )
+        closed = {batch for batch, children in children_of.items() if starts_nothing(children, tolerances[batch])}
+        for batch in closed:
             self.close_batch(batch)
         with self._lock:
             if doubts == self._doubts:  # else this answer may be from before the operator acted
-                still = {batch: at for batch, at in self._open_at.items() if asked_at - at < TRUSTED}
-                self._open_at = still | dict.fromkeys(set(found) - over, asked_at)
-        return {claim.id: ENDED if claim.parent in over else self._make_begin(claim) for claim in claims}
+                still_trusted = {batch: at for batch, at in self._open_at.items() if read_at - at < TRUSTED_SECONDS}
+                self._open_at = still_trusted | dict.fromkeys(set(children_of) - closed, read_at)
+        return {claim.id: BATCH_ENDED if claim.parent in closed else self._make_begin(claim) for claim in claims}
 
     def forget_answers(self) -> None:
         """Check the batch again before its next item."""
@@ -81,7 +83,7 @@ class BatchAdmission(Admission):
         """Start no further item of a batch, and end the reserved ones."""
         with self._lock:
             self._open_at.pop(batch, None)
-        self._refuse(lambda claim: claim.parent == batch, ENDED)
+        self._refuse(lambda claim: claim.parent == batch, BATCH_ENDED)
 
     def _make_begin(self, claim: Claim) -> Admit:
         registered = self._registry.get(claim.spec.function)

@@ -39,8 +39,8 @@ def read_batch(
     if shards is not None:
         return _shard_arguments(function, options, args, kwargs)
     if lister is None:
-        if rest := [name for name in options if options[name] is not None]:
-            raise InvalidOption(f"{rest[0]}=… is for jobs with items; give items=… what lists them")
+        if batch_options := [name for name in options if options[name] is not None]:
+            raise InvalidOption(f"{batch_options[0]}=… is for jobs with items; give items=… what lists them")
         return None
     if args:
         raise InvalidOption(
@@ -81,8 +81,8 @@ def batch_by_hand(
     if function is None:
         return Batch((), "enqueue_batch", _untyped_item, key_of=item_key)
     function.require_item(kwargs)
-    known = function.registered.part_of(Batch)
-    key_of = item_key or (None if known is None else known.key_of)
+    declared = function.registered.part_of(Batch)
+    key_of = item_key or (None if declared is None else declared.key_of)
     return Batch((), "enqueue_batch", lambda item: function.bind((item,), kwargs), key_of=key_of)
 
 
@@ -121,14 +121,14 @@ def _lister_name(lister: Any) -> str:
     return getattr(lister, "__name__", None) or ("items" if isinstance(lister, tuple) else type(lister).__name__)
 
 
-def refuse_item(one: Occurrence | None) -> None:
+def refuse_item(occurrence: Occurrence | None) -> None:
     """Raise if a run is an item of a batch: retried alone, it would run outside the batch, under another key.
 
     Raises:
         InvalidTransition: it is one.
     """
-    if one is not None and one.parent is not None:
+    if occurrence is not None and occurrence.parent is not None:
         raise InvalidTransition(
-            f"run {one.id} is an item of batch {one.parent}, which is run again as a whole and leaves out what "
-            f"succeeded: cronsensus runs retry {one.parent}"
+            f"run {occurrence.id} is an item of batch {occurrence.parent}, which is run again as a whole and leaves "
+            f"out what succeeded: cronsensus runs retry {occurrence.parent}"
         )

@@ -36,18 +36,18 @@ class Hashes:
     def add_value(self, value: int) -> bool:
         """Add a hash; return whether it is new."""
         if 3 * self._count >= 2 * len(self._slots):
-            before, self._slots, self._count = self._slots, array("q", [0]) * (2 * len(self._slots)), 0
-            for one in before:
-                if one:
-                    self.add_value(one)
+            old_slots, self._slots, self._count = self._slots, array("q", [0]) * (2 * len(self._slots)), 0
+            for old_value in old_slots:
+                if old_value:
+                    self.add_value(old_value)
         value = value or 1  # an empty slot is 0
-        last = len(self._slots) - 1
-        at = value & last
-        while found := self._slots[at]:
-            if found == value:
+        mask = len(self._slots) - 1
+        slot = value & mask
+        while taken := self._slots[slot]:
+            if taken == value:
                 return False
-            at = at + 1 & last
-        self._slots[at] = value
+            slot = slot + 1 & mask
+        self._slots[slot] = value
         self._count += 1
         return True
 
@@ -99,10 +99,10 @@ class Pages:
                 "stand for several of them"
             )
         args, kwargs = self._bind_item(item)
-        own = self._key_of(item, args)
-        if self._done and digest_key(item_key(0, own)) in self._done:
+        own_key = self._key_of(item, args)
+        if self._done and digest_key(item_key(0, own_key)) in self._done:
             return False
-        key = item_key(self._number, own)
+        key = item_key(self._number, own_key)
         if not self._seen.add_value(hash(key)):
             self._again.add(key)
         self._page.append(
@@ -122,8 +122,8 @@ class Pages:
         try:
             return self._batch.bind(item)
         except ConfigurationError as error:
-            kind = InvalidPayload if isinstance(error, InvalidPayload) else InvalidOption
-            raise kind(f"item {self.count} of {self._batch.lister_name} cannot be used: {error}") from error
+            error_class = InvalidPayload if isinstance(error, InvalidPayload) else InvalidOption
+            raise error_class(f"item {self.count} of {self._batch.lister_name} cannot be used: {error}") from error
 
     def _key_of(self, item: Any, args: tuple[Any, ...]) -> str:
         if self._batch.key_of is None:
@@ -141,11 +141,11 @@ class Pages:
             InvalidOption: two items of this list have the same key.
         """
         if self._page:
-            for made in self._store.enqueue(self._page):
-                if not made.created and made.key in self._again:
+            for enqueued in self._store.enqueue(self._page):
+                if not enqueued.created and enqueued.key in self._again:
                     raise InvalidOption(
-                        f"two items of {self._batch.lister_name} have the key {shown_key(made.key)!r}, so one of them "
-                        "would not be run; leave it out, or give item_key=… what tells them apart"
+                        f"two items of {self._batch.lister_name} have the key {shown_key(enqueued.key)!r}, so one of "
+                        "them would not be run; leave it out, or give item_key=… what tells them apart"
                     )
         self._page.clear()
         self._again.clear()
@@ -175,8 +175,8 @@ class Results:
 
     def __iter__(self) -> Iterator[Any]:
         for batch in self._batches:
-            for one in items_of(self._store, batch, State.SUCCEEDED):
-                yield self._types.read_result(one.result)
+            for item in items_of(self._store, batch, State.SUCCEEDED):
+                yield self._types.read_result(item.result)
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         import asyncio
@@ -189,9 +189,9 @@ class Results:
 
 def items_of(store: Store, batch: int, state: State) -> Iterator[Occurrence]:
     """Yield the items of a batch in a state, page by page."""
-    where = OccurrenceFilter(parent=batch, states=(state,))
+    of_batch = OccurrenceFilter(parent=batch, states=(state,))
     page: list[Occurrence] = []
-    while page := store.occurrences(where, after=page[-1].id if page else None, limit=PAGE, newest_first=False):
+    while page := store.occurrences(of_batch, after=page[-1].id if page else None, limit=PAGE, newest_first=False):
         yield from page
 
 
@@ -202,6 +202,6 @@ def digest_key(key: str) -> bytes:
 
 def batch_items(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
     """Yield the items in tuples of a size; the last may be shorter. ``itertools`` has it from Python 3.12 on."""
-    left = iter(items)
-    while page := tuple(islice(left, size)):
+    remaining = iter(items)
+    while page := tuple(islice(remaining, size)):
         yield page

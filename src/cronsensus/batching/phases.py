@@ -33,8 +33,8 @@ from cronsensus.stores.base import Store
 
 _log = Logger("cronsensus.node")
 
-_NAMED = 5
-_GONE = (
+_MOST_KEYS = 5
+_GONE_ADVICE = (
     "the store has forgotten them, and its list cannot be had again, or does not name them any more; enqueue those "
     "that are missing (batches by hand: enqueue_batch with another key)"
 )
@@ -45,14 +45,14 @@ def make_adder(
     registered: Registered, claim: Claim, store: Callable[[], Store]
 ) -> Callable[[Iterable[Any]], int] | None:
     """Return a function that adds items to the batch of a run; ``None``: it belongs to no batch."""
-    number = claim.id if is_batch(registered, claim) else claim.parent
-    if number is None:
+    batch_id = claim.id if is_batch(registered, claim) else claim.parent
+    if batch_id is None:
         return None
     batch = batch_of(registered)
 
     def add(items: Iterable[Any]) -> int:
         return write_pages(
-            Pages(claim.job, number, batch, store(), headers=claim.headers), as_items(items, "add_items")
+            Pages(claim.job, batch_id, batch, store(), headers=claim.headers), as_items(items, "add_items")
         )
 
     return add
@@ -124,20 +124,20 @@ class _Attempt:
         Raises:
             BatchFailed: they, or some of their items, were pruned, so their results are unknown.
         """
-        batch, lists = self._store.occurrence(self._claim.id), list[int | None]()
+        batch, listed_counts = self._store.occurrence(self._claim.id), list[int | None]()
         while batch is not None and batch.retry_of is not None and len(self._earlier_batches) < _MOST_RETRIES:
             self._earlier_batches = batch.retry_of, *self._earlier_batches
             batch = self._store.occurrence(batch.retry_of)
-            lists.insert(0, None if batch is None else batch.listed)
-        counted, done = self._store.children(self._earlier_batches, limit=2 * MOST_ITEMS), 0
-        for number, listed in zip(self._earlier_batches, lists, strict=True):
-            children = counted[number]
-            if children.state is None or children.total + done < (listed or 0):
+            listed_counts.insert(0, None if batch is None else batch.listed)
+        children_of, succeeded = self._store.children(self._earlier_batches, limit=2 * MOST_ITEMS), 0
+        for batch_id, listed in zip(self._earlier_batches, listed_counts, strict=True):
+            children = children_of[batch_id]
+            if children.state is None or children.total + succeeded < (listed or 0):
                 raise BatchFailed(
-                    f"{Reason.UPSTREAM_PRUNED}: batch {number}, of which this is a retry, has not all of its items any "
-                    "more, so what they did is not known; start it anew, which runs all of them"
+                    f"{Reason.UPSTREAM_PRUNED}: batch {batch_id}, of which this is a retry, has not all of its items "
+                    "any more, so what they did is not known; start it anew, which runs all of them"
                 )
-            done += children.succeeded
+            succeeded += children.succeeded
 
     def _next_phase(self) -> Phase:
         """Return ``"list"`` or ``"collect"``.
@@ -153,35 +153,41 @@ class _Attempt:
             raise EndsAs(Parked("items", self._listed), "waits for its items")
         if step in {"stop", "fail"}:
             raise BatchFailed(self._failure_message(stopped=step == "stop"))
-        if step == "collect" and (gone := self._count_missing()):
+        if step == "collect" and (missing := self._count_missing()):
             if self._listed_anew or (self._claim.origin is Origin.BATCH and not self._earlier_batches):
-                raise BatchFailed(f"{gone:,} of {self._listed:,} items are gone: {_GONE}")
+                raise BatchFailed(f"{missing:,} of {self._listed:,} items are gone: {_GONE_ADVICE}")
             self._listed_anew = True
-            _log.warning("batch %d of %r lists its items again: %d are gone", self._claim.id, self._claim.job, gone)
+            _log.warning("batch %d of %r lists its items again: %d are gone", self._claim.id, self._claim.job, missing)
             return "list"
         return step
 
     def _count_missing(self) -> int:
         """Return how many items of the list are missing: a store that was restored, or failed over, lost them."""
-        counted = self._store.children([self._claim.id, *self._earlier_batches], limit=2 * MOST_ITEMS)
-        done = sum(counted[number].succeeded for number in self._earlier_batches)  # in its list, but not enqueued again
-        return max(0, (self._listed or 0) - counted[self._claim.id].total - done)
+        children_of = self._store.children([self._claim.id, *self._earlier_batches], limit=2 * MOST_ITEMS)
+        succeeded_before = sum(
+            children_of[batch_id].succeeded for batch_id in self._earlier_batches
+        )  # in its list, but not enqueued again
+        return max(0, (self._listed or 0) - children_of[self._claim.id].total - succeeded_before)
 
     def _failure_message(self, *, stopped: bool) -> str:
         """Return the reason why a batch has failed, with the keys of some items."""
-        number = self._claim.id
-        children = self._store.children([number], limit=MOST_ITEMS)[number]
-        where = OccurrenceFilter(parent=number, states=(State.FAILED, State.CANCELLED))
-        examples = self._store.occurrences(where, limit=_NAMED + 1, newest_first=False)
-        named = ", ".join(shown_key(item.key) for item in examples[:_NAMED]) + (", …" if len(examples) > _NAMED else "")
-        of = "" if self._listed is None else f" of {max(self._listed, children.total):,}"  # items may have added some
+        batch_id = self._claim.id
+        children = self._store.children([batch_id], limit=MOST_ITEMS)[batch_id]
+        unsuccessful = OccurrenceFilter(parent=batch_id, states=(State.FAILED, State.CANCELLED))
+        examples = self._store.occurrences(unsuccessful, limit=_MOST_KEYS + 1, newest_first=False)
+        keys = ", ".join(shown_key(item.key) for item in examples[:_MOST_KEYS]) + (
+            ", …" if len(examples) > _MOST_KEYS else ""
+        )
+        of_total = (
+            "" if self._listed is None else f" of {max(self._listed, children.total):,}"
+        )  # items may have added some
         # Items that were not started because the batch stops do not count as its reason.
         count = (
             children.failed if stopped and self._batch.tolerance.stops(_only_failed(children)) else children.not_done
         )
-        failed = f"{count:,}{of} items failed: {named}"
-        end = f"; no further one was begun (stop_after={self._batch.tolerance.stop_after})" if stopped else ""
-        return f"{failed}{end}. See them: cronsensus runs list --batch {number} --state failed"
+        failed = f"{count:,}{of_total} items failed: {keys}"
+        stop_note = f"; no further one was begun (stop_after={self._batch.tolerance.stop_after})" if stopped else ""
+        return f"{failed}{stop_note}. See them: cronsensus runs list --batch {batch_id} --state failed"
 
     # --- the list ---------------------------------------------------------------------------------------------------
 
@@ -190,8 +196,8 @@ class _Attempt:
             self._list_again()
             return ()
         lister = self._batch.lister
-        found = lister(**_name_parameter(self._batch.lister_run, run)) if callable(lister) else lister
-        return as_items(found, self._batch.lister_name)
+        items = lister(**_name_parameter(self._batch.lister_run, run)) if callable(lister) else lister
+        return as_items(items, self._batch.lister_name)
 
     def _list_again(self) -> None:
         """Enqueue the unsuccessful items of a batch that was enqueued by hand; its items are its only list."""
@@ -200,25 +206,27 @@ class _Attempt:
                 "its list was not completed: the program that called enqueue_batch ended before it was; call it again "
                 "with the same key, or items"
             )
-        done, seen, self._enqueued_again = self._succeeded_before(), Hashes(), 0
+        succeeded, hashes, self._enqueued_again = self._succeeded_before(), Hashes(), 0
         for earlier in self._earlier_batches:
             # In the order in which an item passes through them, so that none is overlooked meanwhile.
             for state in (State.PENDING, State.RUNNING, State.FAILED, State.CANCELLED):
                 for page in batch_items(items_of(self._store, earlier, state), PAGE):
                     items = [
-                        self._as_item(one) for one in page if digest_key(item_key(0, shown_key(one.key))) not in done
+                        self._as_item(earlier_item)
+                        for earlier_item in page
+                        if digest_key(item_key(0, shown_key(earlier_item.key))) not in succeeded
                     ]
                     if items:
                         self._store.enqueue(items)
-                    self._enqueued_again += sum(seen.add_value(hash(item.key)) for item in items)
+                    self._enqueued_again += sum(hashes.add_value(hash(item.key)) for item in items)
 
-    def _as_item(self, one: Occurrence) -> Item:
+    def _as_item(self, earlier_item: Occurrence) -> Item:
         return Item(
-            job=one.job,
-            key=item_key(self._claim.id, shown_key(one.key)),
-            args=one.args,
-            kwargs=one.kwargs,
-            priority=one.priority,
+            job=earlier_item.job,
+            key=item_key(self._claim.id, shown_key(earlier_item.key)),
+            args=earlier_item.args,
+            kwargs=earlier_item.kwargs,
+            priority=earlier_item.priority,
             origin=Origin.BATCH,
             parent=self._claim.id,
             headers=self._claim.headers,
@@ -243,14 +251,14 @@ class _Attempt:
             await asyncio.to_thread(self._write_all, run, ())
             return
         lister = self._batch.lister
-        found = lister(**_name_parameter(self._batch.lister_run, run)) if callable(lister) else lister
-        if hasattr(found, "__await__"):
-            found = await found
-        if not hasattr(found, "__aiter__"):
-            await asyncio.to_thread(self._write_all, run, as_items(found, self._batch.lister_name))
+        items = lister(**_name_parameter(self._batch.lister_run, run)) if callable(lister) else lister
+        if hasattr(items, "__await__"):
+            items = await items
+        if not hasattr(items, "__aiter__"):
+            await asyncio.to_thread(self._write_all, run, as_items(items, self._batch.lister_name))
             return
         pages = self._make_pages()
-        async for item in found:
+        async for item in items:
             if pages.add_item(item):
                 run.check()
                 await asyncio.to_thread(pages.write_items)
@@ -272,9 +280,9 @@ class _Attempt:
     def _succeeded_before(self) -> set[bytes]:
         """Return the key digests of the items that succeeded in the earlier batches."""
         return {
-            digest_key(item_key(0, shown_key(one.key)))
+            digest_key(item_key(0, shown_key(item.key)))
             for earlier in self._earlier_batches
-            for one in items_of(self._store, earlier, State.SUCCEEDED)
+            for item in items_of(self._store, earlier, State.SUCCEEDED)
         }
 
     def _stop_early(self) -> None:
@@ -294,12 +302,12 @@ def _name_parameter(parameter: str | None, run: BaseRun) -> dict[str, BaseRun]:
     return {} if parameter is None else {parameter: run}
 
 
-def as_items(found: Any, name: str) -> Iterable[Any]:
-    """Return ``found`` as a list of items.
+def as_items(value: Any, name: str) -> Iterable[Any]:
+    """Return ``value`` as a list of items.
 
     Raises:
         InvalidOption: it is not iterable, or a text or mapping.
     """
-    if isinstance(found, str | bytes | Mapping) or not hasattr(found, "__iter__"):
-        raise InvalidOption(f"{name} gave a {type(found).__name__}, no list of items; return a list, or yield them")
-    return found  # type: ignore[no-any-return]
+    if isinstance(value, str | bytes | Mapping) or not hasattr(value, "__iter__"):
+        raise InvalidOption(f"{name} gave a {type(value).__name__}, no list of items; return a list, or yield them")
+    return value  # type: ignore[no-any-return]

@@ -15,9 +15,9 @@ from cronsensus.model.states import State
 from cronsensus.node.hooks import Host, Waker
 from cronsensus.stores.base import Store
 
-PAUSE = (0.005, 0.03)
+CHECK_PAUSE = (0.005, 0.03)
 """Least seconds between two checks of batches whose items end here: while few items are open, and while many are."""
-FEW = 20
+MOST_READ_SINGLY = 20
 
 
 class _Batch(NamedTuple):
@@ -55,8 +55,8 @@ class BatchWaker(Waker):
     def _find_free(self, store: Store, batches: Collection[_Batch]) -> Collection[int]:
         tolerances = {batch.number: tolerance_of(self._registry.get(batch.function)) for batch in batches}
         stops = [tolerance.counts for tolerance in tolerances.values() if tolerance.stop_after]
-        states = store.children(list(tolerances), limit=max(FEW, *stops) if stops else FEW)
-        self.pause = PAUSE[all(children.open >= FEW for children in states.values())]
+        states = store.children(list(tolerances), limit=max(MOST_READ_SINGLY, *stops) if stops else MOST_READ_SINGLY)
+        self.pause = CHECK_PAUSE[all(children.open >= MOST_READ_SINGLY for children in states.values())]
         for number, children in states.items():
             if starts_nothing(children, tolerances[number]):
                 self._admission.close_batch(number)

@@ -92,14 +92,14 @@ def test(name: str | None, alert: str | None) -> int:
     cronsensus alerts test myapp:scheduler
     """
     scheduler, output = _loaded(name), Output.current()
-    known = scheduler.alerts
-    assert known is not None  # noqa: S101 - for the type checker
-    if alert is not None and alert not in known.by_name:
-        raise CommandError(f"no alert is called {alert!r}; there are {', '.join(known.by_name)}")
+    alerts = scheduler.alerts
+    assert alerts is not None  # noqa: S101 - for the type checker
+    if alert is not None and alert not in alerts.by_name:
+        raise CommandError(f"no alert is called {alert!r}; there are {', '.join(alerts.by_name)}")
     failed: dict[str, str | None] = {}
-    for declared in known.by_name.values():
+    for declared in alerts.by_name.values():
         if alert in {None, declared.name}:
-            failed[declared.name] = known.try_out(declared, scheduler.settings.namespace)
+            failed[declared.name] = alerts.try_out(declared, scheduler.settings.namespace)
     if not output.printed_json({"sent": [{"alert": name, "error": error} for name, error in failed.items()]}):
         for alert_name, error in failed.items():
             output.line(Cell(f"{alert_name}: {error or 'sent'}", "red" if error else "green"))

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 CANDIDATES = ("jobs.py", "tasks.py", "app.py", "main.py")
 DEFAULT_FILE = "cronsensus.db"
 _MOST_FILES = 50
-_MAKES_ONE = re.compile(r"^(\w+)\s*(?::[^=\n]*)?=\s*Scheduler\(", re.MULTILINE)
+_SCHEDULER_ASSIGNMENT = re.compile(r"^(\w+)\s*(?::[^=\n]*)?=\s*Scheduler\(", re.MULTILINE)
 HOW_TO_SAY = "name it: cronsensus --app MODULE:ATTR …, or CRONSENSUS_APP, or app in [tool.cronsensus]"
 
 
@@ -102,11 +102,13 @@ def apply_flags(application: Application, **flags: Any) -> Application:
 
 def read_settled() -> Settings | None:
     """Return the settings if they name the store, and no application can change that; else ``None``."""
-    known, invocation = read_settings(), Invocation.current()
+    settings, invocation = read_settings(), Invocation.current()
     if invocation.url is not None:
-        return known
-    may_be_another = invocation.app or known.app or any((Path.cwd() / candidate).exists() for candidate in CANDIDATES)
-    return None if may_be_another or known.source("url") == "default" else known
+        return settings
+    may_be_another = (
+        invocation.app or settings.app or any((Path.cwd() / candidate).exists() for candidate in CANDIDATES)
+    )
+    return None if may_be_another or settings.source("url") == "default" else settings
 
 
 def known_settings() -> tuple[Settings, str | None]:
@@ -131,7 +133,7 @@ def opened_store(*, check: bool = True, writable: bool = False) -> Iterator[Stor
         CommandError: no store was named.
         StoreError: it cannot be used.
     """
-    store, ours = _store()
+    store, is_own = _store()
     try:
         if check:
             check_store(store, writable=writable)
@@ -139,7 +141,7 @@ def opened_store(*, check: bool = True, writable: bool = False) -> Iterator[Stor
             print_message("note: memory:// lives inside of one process; no other process sees what is in it")
         yield store
     finally:
-        if ours:
+        if is_own:
             store.close()
 
 
@@ -165,8 +167,8 @@ def check_store(store: Store, *, writable: bool = False) -> None:
         if writable:
             raise
         # A backup or a standby can be read. A command that writes gets the same error then.
-        what = str(error).partition(";")[0]
-        message_once(f"note: {what}: it is only read, and does not show which nodes are alive now")
+        problem = str(error).partition(";")[0]
+        message_once(f"note: {problem}: it is only read, and does not show which nodes are alive now")
 
 
 def code_at_hand() -> Scheduler | None:
@@ -179,9 +181,9 @@ def _how_to_say() -> str:
     """Return what to type, with the name of an application in a file of this folder."""
     for file in sorted(Path.cwd().glob("*.py"))[:_MOST_FILES]:
         with contextlib.suppress(OSError, ValueError):
-            made = _MAKES_ONE.search(file.read_text())
-            if made is not None and file.stem.isidentifier():
-                name = f"{file.stem}:{made[1]}"
+            match = _SCHEDULER_ASSIGNMENT.search(file.read_text())
+            if match is not None and file.stem.isidentifier():
+                name = f"{file.stem}:{match[1]}"
                 return f"for {file.name}, which lies here: cronsensus --app {name} …, or export CRONSENSUS_APP={name}"
     return HOW_TO_SAY
 
@@ -190,14 +192,14 @@ def _store() -> tuple[Store, bool]:
     """Return the store, and whether the caller has to close it."""
     from cronsensus.stores import open_store
 
-    known = read_settings()
+    settings = read_settings()
     # With --url on the command line nothing of the application can change the store. Otherwise its own url comes before
     # that of the environment, as in its nodes: a command must not read another store than they use.
     if Invocation.current().url is None:
         application = _found()
         if application is not None:
             return apply_flags(application).scheduler.store, False
-        if known.source("url") == "default":
+        if settings.source("url") == "default":
             if not Path(DEFAULT_FILE).exists():
                 raise CommandError(
                     "no store was named",
@@ -205,8 +207,8 @@ def _store() -> tuple[Store, bool]:
                     f"{', '.join(CANDIDATES)} there holds a Scheduler",
                     then="cronsensus --url sqlite:///cronsensus.db …, or " + _how_to_say(),
                 )
-            print_message(f"using {known.url} (it lies here)")
-    return open_store(known.url, namespace=known.namespace), True
+            print_message(f"using {settings.url} (it lies here)")
+    return open_store(settings.url, namespace=settings.namespace), True
 
 
 def load_scheduler(name: str) -> Application:
@@ -226,9 +228,9 @@ def load_scheduler(name: str) -> Application:
     try:
         module = import_module(module_name)
     except CommandError as error:
-        if not colon and (meant := _with_colon(module_name)):
+        if not colon and (with_colon := _with_colon(module_name)):
             raise CommandError(
-                f"{shown!r} is not MODULE:ATTR; did you mean {meant!r}?", then=f"--app {meant}"
+                f"{shown!r} is not MODULE:ATTR; did you mean {with_colon!r}?", then=f"--app {with_colon}"
             ) from error
         raise
     if not colon:
@@ -244,10 +246,10 @@ def _with_colon(name: str) -> str | None:
     """Return ``MODULE:ATTR`` if the name is that with a dot in place of the colon."""
     module_name, _, attribute = name.rpartition(".")
     try:
-        known = bool(module_name) and attribute in _schedulers(import_module(module_name))
+        is_scheduler = bool(module_name) and attribute in _schedulers(import_module(module_name))
     except CommandError:
         return None
-    return f"{module_name}:{attribute}" if known else None
+    return f"{module_name}:{attribute}" if is_scheduler else None
 
 
 def import_module(module_name: str) -> ModuleType:
@@ -256,9 +258,9 @@ def import_module(module_name: str) -> ModuleType:
     Raises:
         CommandError: there is none, or it raises; the message says what to type.
     """
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -282,19 +284,19 @@ def _no_module(module_name: str, missing: str) -> CommandError:
 
 def _broken(module_name: str, error: BaseException) -> CommandError:
     """Describe an error in the user's code by the user's own frames, without those of the library and of imports."""
-    ours = str(Path(__file__).parents[1])
+    own_folder = str(Path(__file__).parents[1])
     lines = [f"{type(error).__name__}: {error}"]
     if isinstance(error, SystemExit):
         lines = [f'it called sys.exit({error.code!r}): put what starts things under  if __name__ == "__main__":']
     if isinstance(error, SyntaxError) and error.filename:
         lines.append(f"{error.filename}:{error.lineno}  {(error.text or '').strip()}")
     for frame in traceback.extract_tb(error.__traceback__):
-        if not frame.filename.startswith((ours, "<frozen")) and "importlib" not in frame.filename:
+        if not frame.filename.startswith((own_folder, "<frozen")) and "importlib" not in frame.filename:
             lines.append(f"{frame.filename}:{frame.lineno} in {frame.name}:  {frame.line or ''}")
-    then = "correct it, then try: python -c 'import " + module_name + "'"
+    advice = "correct it, then try: python -c 'import " + module_name + "'"
     if isinstance(error, ModuleNotFoundError):
-        then = f"install what provides {error.name!r} into {sys.executable}"
-    return CommandError(f"importing {module_name!r} failed", why="\n".join(lines), then=then)
+        advice = f"install what provides {error.name!r} into {sys.executable}"
+    return CommandError(f"importing {module_name!r} failed", why="\n".join(lines), then=advice)
 
 
 def _attribute(module: ModuleType, module_name: str, attribute: str) -> Scheduler:
@@ -310,8 +312,10 @@ def _attribute(module: ModuleType, module_name: str, attribute: str) -> Schedule
         value = getattr(value, part)
     if isinstance(value, Scheduler):
         return value
-    kind = "the class" if value is Scheduler else f"of type {type(value).__name__}"
-    raise CommandError(f"'{module_name}:{attribute}' is {kind}, not a Scheduler", then=_say_app(module, module_name))
+    what_it_is = "the class" if value is Scheduler else f"of type {type(value).__name__}"
+    raise CommandError(
+        f"'{module_name}:{attribute}' is {what_it_is}, not a Scheduler", then=_say_app(module, module_name)
+    )
 
 
 def _say_app(module: ModuleType, module_name: str) -> str:

@@ -116,15 +116,15 @@ def style_count(name: str, value: int) -> Cell:
 
 def closing_sentence(report: Report, *, no_node: bool = False) -> Cell:
     """Return the closing sentence; ``no_node``: none is alive to decide what is pending."""
-    until = "" if report.until is None else f" up to {exact_time(report.until.replace(microsecond=0))}"
+    until_text = "" if report.until is None else f" up to {exact_time(report.until.replace(microsecond=0))}"
     if report.ok:
         allowed = "all allowed" if not report.left_open else f"{report.left_open:,} left open (see the notes)"
         attempts = f"{format_count(report.runs, 'attempt')}, {allowed}"
         if not report.pending:
-            times = f"{format_count(report.expected, 'nominal time')}{until}"
+            times = f"{format_count(report.expected, 'nominal time')}{until_text}"
             return Cell(f"ok: {times}, each with exactly one verdict; {attempts}", "bold green")
-        done = f"{report.expected - report.pending:,} of {format_count(report.expected, 'nominal time')}{until}"
-        rest = f"{report.pending:,} pending" + (", and no node is alive" if no_node else "")
-        return Cell(f"ok so far: {done} have exactly one verdict, {rest}; {attempts}", "bold yellow")
-    found = format_count(report.found, "finding")
-    return Cell(f"not ok: {found} among {report.expected:,} nominal times{until}", "bold red")
+        decided = f"{report.expected - report.pending:,} of {format_count(report.expected, 'nominal time')}{until_text}"
+        pending = f"{report.pending:,} pending" + (", and no node is alive" if no_node else "")
+        return Cell(f"ok so far: {decided} have exactly one verdict, {pending}; {attempts}", "bold yellow")
+    findings = format_count(report.found, "finding")
+    return Cell(f"not ok: {findings} among {report.expected:,} nominal times{until_text}", "bold red")

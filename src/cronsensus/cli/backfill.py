@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import click
 
 from cronsensus.after.downstream import Downstream
-from cronsensus.after.downstream import list_downstream as behind_of
+from cronsensus.after.downstream import list_downstream as downstream_of
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.asking import confirm_act
 from cronsensus.cli.group import Command
@@ -23,7 +23,7 @@ from cronsensus.jobs.acting import MOST_AT_ONCE
 from cronsensus.model.occurrence import Enqueued
 from cronsensus.stores.pages import every_edge, rules_of
 
-_PREVIEWED = 20
+_MOST_PREVIEWED = 20
 
 
 @click.command(cls=Command)
@@ -49,13 +49,13 @@ def backfill(
     """
     output = Output.current()
     with opened_store() as store:
-        behind = behind_of(rules_of(every_edge(store)), job) if downstream else Downstream((), ())
-        for other in behind.others:
-            print_message(f"{other} is left alone: it comes after other times of these")
+        dependents = downstream_of(rules_of(every_edge(store)), job) if downstream else Downstream((), ())
+        for left_out in dependents.others:
+            print_message(f"{left_out} is left alone: it comes after other times of these")
         now = store.now()
         plans: dict[str, BackfillPlan] = {}
         skips = False
-        for name in (job, *behind.jobs):
+        for name in (job, *dependents.jobs):
             view = require_job(store, name)
             zone = zone_of(view.spec.trigger, default_zone())
             since = read_time(start, now, tz=zone, what="--from")
@@ -73,14 +73,16 @@ def backfill(
                 _print_created(output, plans, {})
             return
         if not yes:
-            whose = clean_text(job) + (f" and {format_count(len(plans) - 1, 'job')} after it" if behind.jobs else "")
-            confirm_act(f"Run {whose} {format_count(count, 'time')}?")
+            jobs_text = clean_text(job) + (
+                f" and {format_count(len(plans) - 1, 'job')} after it" if dependents.jobs else ""
+            )
+            confirm_act(f"Run {jobs_text} {format_count(count, 'time')}?")
         created: dict[str, list[Enqueued]] = {}
         for name, plan in plans.items():  # upstream first: the gate of what comes after it finds it active
             missing = plan.missing
             for index in range(0, len(missing), MOST_AT_ONCE):
-                made = store.backfill(name, missing[index : index + MOST_AT_ONCE], by=by, why=reason)
-                created.setdefault(name, []).extend(one for one in made if one.created)
+                answers = store.backfill(name, missing[index : index + MOST_AT_ONCE], by=by, why=reason)
+                created.setdefault(name, []).extend(run for run in answers if run.created)
         store.notify()
     _print_created(output, plans, created)
 
@@ -89,7 +91,7 @@ def _print_created(output: Output, plans: Mapping[str, BackfillPlan], created: M
     rows = [
         {
             "job": name,
-            "created": [one.id for one in created.get(name, ())],
+            "created": [run.id for run in created.get(name, ())],
             "unchanged": len(plan.times) - len(created.get(name, ())),
         }
         for name, plan in plans.items()
@@ -127,7 +129,7 @@ def _times(plan: BackfillPlan) -> list[dict[str, object]]:
 
 def _preview_one(output: Output, plan: BackfillPlan, *, dry_run: bool) -> None:
     times, standing, pruned = plan.times, plan.standing, plan.pruned
-    shown = times if dry_run else times[:_PREVIEWED]
+    shown = times if dry_run else times[:_MOST_PREVIEWED]
     output.table(
         ["nominal time", "now", "then"],
         [

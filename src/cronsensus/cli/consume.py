@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     Consumers = dict[str, Consumer[..., Any]]
 
-BROKER = "CRONSENSUS_BROKER_URL"
-_BROKERS = ("amqp://", "amqps://")
+BROKER_VARIABLE = "CRONSENSUS_BROKER_URL"
+_BROKER_SCHEMES = ("amqp://", "amqps://")
 
 
 @click.command(cls=Command)
@@ -30,10 +30,10 @@ _BROKERS = ("amqp://", "amqps://")
 @click.option(
     "--url",
     "broker",
-    envvar=BROKER,
+    envvar=BROKER_VARIABLE,
     metavar="URL",
-    help=f"The broker, such as amqp://user:password@host/vhost.  [env: {BROKER}]  The store's --url goes before "
-    "the command.",
+    help=f"The broker, such as amqp://user:password@host/vhost.  [env: {BROKER_VARIABLE}]  The store's --url goes "
+    "before the command.",
 )
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="Log lines for people or for programs.")
 @click.option(
@@ -63,12 +63,12 @@ def consume(names: tuple[str, ...], broker: str | None, **flags: Any) -> None:
         for name, consumer in consumers.items():
             apply_flags(Application(consumer.scheduler, name), **{key: value for key, value in flags.items() if value})
         scheduler = next(iter(consumers.values())).scheduler
-        known = scheduler.settings
-        start_logging(known.log_format, known.log_level, node=scheduler.node_name)
-        if known.log_level.lower() != "debug":
+        settings = scheduler.settings
+        start_logging(settings.log_format, settings.log_level, node=scheduler.node_name)
+        if settings.log_level.lower() != "debug":
             # The library logs connections itself, in a line each.
             logging.getLogger("pika").setLevel(logging.CRITICAL)
-        if known.log_format == "text":
+        if settings.log_format == "text":
             for name, consumer in consumers.items():
                 store = consumer.scheduler.settings.shown("url")
                 print_message(f"{name}: queue {consumer.queue!r} at {mask(broker)}, store {store}; Ctrl-C ends it")
@@ -77,12 +77,14 @@ def consume(names: tuple[str, ...], broker: str | None, **flags: Any) -> None:
 
 def _require_broker(broker: str | None, names: str) -> None:
     store = Invocation.current().url
-    if not broker and not (store or "").startswith(_BROKERS):
-        raise CommandError("no broker was named", then=f"cronsensus consume {names} --url amqp://…, or {BROKER}")
+    if not broker and not (store or "").startswith(_BROKER_SCHEMES):
+        raise CommandError(
+            "no broker was named", then=f"cronsensus consume {names} --url amqp://…, or {BROKER_VARIABLE}"
+        )
     swapped = f"cronsensus --url STORE consume {names} --url amqp://…: the store's goes before the command"
-    if store is not None and store.startswith(_BROKERS):
+    if store is not None and store.startswith(_BROKER_SCHEMES):
         raise CommandError(f"{mask(store)!r} is no store", then=swapped)
-    if broker and not broker.startswith(_BROKERS):
+    if broker and not broker.startswith(_BROKER_SCHEMES):
         raise CommandError(f"{mask(broker)!r} is no broker", then=swapped)
 
 
@@ -124,21 +126,22 @@ def _find_consumers(name: str) -> Consumers:
     try:
         module = import_module(module_name)
     except CommandError as error:
-        before, _, last = module_name.rpartition(".")
-        if colon or not before or not hasattr(sys.modules.get(before), last):
+        before, _, last_part = module_name.rpartition(".")
+        if colon or not before or not hasattr(sys.modules.get(before), last_part):
             raise
         raise CommandError(
-            f"{name!r} is not MODULE:ATTR; did you mean '{before}:{last}'?", then=f"cronsensus consume {before}:{last}"
+            f"{name!r} is not MODULE:ATTR; did you mean '{before}:{last_part}'?",
+            then=f"cronsensus consume {before}:{last_part}",
         ) from error
     consumers = {
-        f"{module_name}:{own}": value
-        for own, value in vars(module).items()
-        if isinstance(value, Consumer) and (not colon or own == attribute)
+        f"{module_name}:{variable}": value
+        for variable, value in vars(module).items()
+        if isinstance(value, Consumer) and (not colon or variable == attribute)
     }
     if consumers:
         return consumers
-    names = [own for own, value in vars(module).items() if isinstance(value, Consumer)]
-    next_step = " or ".join(f"cronsensus consume {module_name}:{own}" for own in names[:5])
+    names = [variable for variable, value in vars(module).items() if isinstance(value, Consumer)]
+    next_step = " or ".join(f"cronsensus consume {module_name}:{variable}" for variable in names[:5])
     next_step = next_step or 'make one there: @consumer(scheduler, "payments"), from cronsensus.integrations.rabbitmq'
     if not colon:
         raise CommandError(f"there is no consumer in {module_name!r}", then=next_step)
@@ -146,5 +149,5 @@ def _find_consumers(name: str) -> Consumers:
         close = get_close_matches(attribute, names, n=1)
         hint = f"; did you mean '{module_name}:{close[0]}'?" if close else ""
         raise CommandError(f"{module_name!r} has no attribute {attribute!r}{hint}", then=next_step)
-    kind = type(getattr(module, attribute)).__name__
-    raise CommandError(f"{name!r} is of type {kind}, not a consumer", then=next_step)
+    type_name = type(getattr(module, attribute)).__name__
+    raise CommandError(f"{name!r} is of type {type_name}, not a consumer", then=next_step)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cronsensus.scheduler import Scheduler
     from cronsensus.stores.base import Store
 
-LOOK_EVERY = 1.0
+CHECK_EVERY = 1.0
 """Seconds between two checks whether a node has made the schema."""
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -100,6 +100,6 @@ def _wait_for_schema(store: Store) -> None:
             if not has_printed:
                 has_printed = True
                 print_message(f"waiting for the first node: {error}")
-            Event().wait(LOOK_EVERY)
+            Event().wait(CHECK_EVERY)
         else:
             return

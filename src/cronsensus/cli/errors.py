@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from typing import NamedTuple
 
 import click
 
@@ -16,9 +17,9 @@ from cronsensus.cli.terminal import clean_text
 from cronsensus.security.masking import mask
 
 OK, FAILED, USAGE, UNREACHABLE = 0, 1, 2, 3
-STOPPED = 130
+STOPPED_CODE = 130
 """The exit code of a program that was stopped with Ctrl-C."""
-PIPE_CLOSED = 141
+PIPE_CLOSED_CODE = 141
 """The exit code when the reader of the output, such as head, has ended: neither a failure nor a success."""
 
 
@@ -32,7 +33,7 @@ class CommandError(click.ClickException):
         self.code = code
 
 
-_NEXT: list[tuple[type[BaseException], str]] = [
+_NEXT_STEPS: list[tuple[type[BaseException], str]] = [
     (errors.StoreBusy, "try again; if it goes on, look which nodes use the store: cronsensus nodes list"),
     (
         errors.StoreUnavailable,
@@ -66,7 +67,7 @@ def report_error(
     """
     if isinstance(error, click.exceptions.Abort):
         click.echo("stopped", err=True)
-        return STOPPED if isinstance(error.__cause__, KeyboardInterrupt) else FAILED
+        return STOPPED_CODE if isinstance(error.__cause__, KeyboardInterrupt) else FAILED
     if debug:
         import traceback
 
@@ -75,16 +76,16 @@ def report_error(
         # click 8.2 and later show the help this way when a group is called without a command.
         click.echo(str(error) or getattr(error, "message", ""), err=True)
         return USAGE
-    what, why, next_step, code = describe_error(error)
+    message, why, next_step, code = describe_error(error)
     if as_json:
         document = {
-            "message": mask(what),
+            "message": mask(message),
             "why": mask(why) or None,
             "next": typed(mask(next_step)) or None,
             "exit_code": code,
         }
         click.echo(json.dumps({"error": document}, indent=2))
-    print_labelled("error", what, fg="red")
+    print_labelled("error", message, fg="red")
     if why:
         print_labelled("why", why)
     if next_step:
@@ -92,31 +93,40 @@ def report_error(
     return code
 
 
-def describe_error(error: BaseException) -> tuple[str, str, str, int]:
+class ErrorText(NamedTuple):
+    """An error for people; ``why`` and ``next_step`` may be empty."""
+
+    message: str
+    why: str
+    next_step: str
+    code: int
+
+
+def describe_error(error: BaseException) -> ErrorText:
     """Return what happened, why, the next thing to type, and the exit code."""
     match error:
         case CommandError():
-            return error.message, error.why, error.then, error.code
+            return ErrorText(error.message, error.why, error.then, error.code)
         case click.UsageError():
             return _usage(error)
         case click.ClickException():
-            return error.format_message(), "", "", USAGE
+            return ErrorText(error.format_message(), "", "", USAGE)
         case errors.CronsensusError():
-            what, _, then = str(error).partition("; ")
-            return what, _cause(error), then or _next(error), code_of(error)
+            message, _, next_step = str(error).partition("; ")
+            return ErrorText(message, _cause(error), next_step or _next(error), code_of(error))
         case LookupError() if type(error) is LookupError:
             # The store raises it for a run that was pruned meanwhile.
-            return str(error), "", "cronsensus runs list", USAGE
+            return ErrorText(str(error), "", "cronsensus runs list", USAGE)
         case OSError():
-            return f"{type(error).__name__}: {error}", "", "", USAGE
+            return ErrorText(f"{type(error).__name__}: {error}", "", "", USAGE)
         case _:
             pass
     import traceback
 
     frames = traceback.extract_tb(error.__traceback__)
-    where = f"in {frames[-1].name}, {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""  # noqa: PTH119
-    what = f"a mistake in cronsensus: {type(error).__name__}: {error}"
-    return what, where, "run it again with --debug and report what it prints", FAILED
+    place = f"in {frames[-1].name}, {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""  # noqa: PTH119
+    message = f"a mistake in cronsensus: {type(error).__name__}: {error}"
+    return ErrorText(message, place, "run it again with --debug and report what it prints", FAILED)
 
 
 def code_of(error: BaseException) -> int:
@@ -128,13 +138,13 @@ def code_of(error: BaseException) -> int:
 
 def print_labelled(label: str, text: str, *, fg: str | None = None) -> None:
     """Print ``label: text`` to stderr, further lines indented under the first."""
-    first, *following = clean_text(mask(text), lines=True).splitlines() or [""]
+    first_line, *following = clean_text(mask(text), lines=True).splitlines() or [""]
     colour = False if os.environ.get("NO_COLOR") else None
     click.secho(f"{label}: ".rjust(7), fg=fg, bold=True, nl=False, err=True, color=colour)
-    click.echo("\n       ".join([first, *following]), err=True)
+    click.echo("\n       ".join([first_line, *following]), err=True)
 
 
-def _usage(error: click.UsageError) -> tuple[str, str, str, int]:
+def _usage(error: click.UsageError) -> ErrorText:
     path = error.ctx.command_path if error.ctx is not None else "cronsensus"
     text = error.format_message()
     if isinstance(error, click.NoSuchOption):
@@ -144,10 +154,10 @@ def _usage(error: click.UsageError) -> tuple[str, str, str, int]:
             next_step = (
                 f"if it is an argument, write -- before it: {path} NAME -- {error.option_name}; else: {path} --help"
             )
-            return text, "", next_step, USAGE
+            return ErrorText(text, "", next_step, USAGE)
     # click names its own types, which are not what anybody typed.
     text = text.replace("is not a valid integer range", "is not a whole number")
-    return text[:1].lower() + text[1:].rstrip(), "", f"{path} --help", USAGE
+    return ErrorText(text[:1].lower() + text[1:].rstrip(), "", f"{path} --help", USAGE)
 
 
 def _takes_anything(command: click.Command) -> bool:
@@ -166,4 +176,4 @@ def _cause(error: BaseException) -> str:
 
 
 def _next(error: errors.CronsensusError) -> str:
-    return next((text for kind, text in _NEXT if isinstance(error, kind)), "")
+    return next((text for error_class, text in _NEXT_STEPS if isinstance(error, error_class)), "")

@@ -43,43 +43,44 @@ def graph(*, names: tuple[str, ...], job: str | None, time: str | None, as_merma
     else:
         with opened_store() as store:
             specs = list(every_edge(store))
-    chosen = graph_of(rules_of(specs))
-    for circle in chosen.circles:
-        print_message(f"{' → '.join((circle[-1], *circle))} is a circle, so each waits for the last: cronsensus doctor")
+    shown_graph = graph_of(rules_of(specs))
+    for cycle in shown_graph.circles:
+        print_message(f"{' → '.join((cycle[-1], *cycle))} is a circle, so each waits for the last: cronsensus doctor")
     if job is not None:
-        if job not in chosen.jobs:
+        if job not in shown_graph.jobs:
             raise CommandError(f"{job!r} comes after no job, and none after it", then="cronsensus graph")
-        chosen = chosen.neighbours_of(job)
+        shown_graph = shown_graph.neighbours_of(job)
     states: dict[str, str] = {}
     at: datetime | None = None
     zone = zone_of(next((spec.trigger for spec in specs if spec.trigger), None), default_zone())
     if time is not None:
         with opened_store() as store:
             at = read_time(time, store.now(), tz=zone, what="--at")
-            states = states_at(store, chosen, at)
-            if chosen.jobs and not any(states.values()):
+            states = states_at(store, shown_graph, at)
+            if shown_graph.jobs and not any(states.values()):
                 print_message(
                     f"none of these jobs has the nominal time {exact_time(at, zone)}; see: cronsensus "
-                    f"ledger {chosen.jobs[0]}"
+                    f"ledger {shown_graph.jobs[0]}"
                 )
     rows = [
         {
             "job": job_name,
             "after": [
-                {"job": rule.job, "when": rule.when, "which": rule.which} for rule in chosen.rules.get(job_name, ())
+                {"job": rule.job, "when": rule.when, "which": rule.which}
+                for rule in shown_graph.rules.get(job_name, ())
             ],
             "state": states.get(job_name),
         }
-        for job_name in chosen.jobs
+        for job_name in shown_graph.jobs
     ]
     if output.printed_json({"at": at, "jobs": rows}):
         return
     if as_mermaid or as_dot:
-        output.line(write_mermaid(chosen, states) if as_mermaid else write_dot(chosen, states))
+        output.line(write_mermaid(shown_graph, states) if as_mermaid else write_dot(shown_graph, states))
         return
     if at is not None:
         output.heading(f"for {exact_time(at, zone)}")
-    _draw(output, chosen, states)
+    _draw(output, shown_graph, states)
 
 
 def _draw(output: Output, graph: Graph, states: dict[str, str]) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 from click.shell_completion import CompletionItem
 
-from cronsensus.cli.errors import PIPE_CLOSED, CommandError, report_error
+from cronsensus.cli.errors import PIPE_CLOSED_CODE, CommandError, report_error
 from cronsensus.security.masking import mask
 
 if TYPE_CHECKING:
@@ -57,22 +57,22 @@ class Invocation:
         """Return the settings among the options that were given."""
         # A module alone is a way to find the only Scheduler in it, and no setting yet.
         app = self.app if self.app and ":" in self.app else None
-        given = {"app": app, "url": self.url, "namespace": self.namespace}
-        return {name: value for name, value in given.items() if value is not None}
+        values = {"app": app, "url": self.url, "namespace": self.namespace}
+        return {name: value for name, value in values.items() if value is not None}
 
     def typed(self, text: str) -> str:
-        """Return ``text`` with program, application and store as they were typed in each command that it tells to type.
+        """Return ``text`` with program, application and store as they were typed, in each command that it contains.
 
         Without them the next command would look at another store than this one. A password is not shown.
         """
         app = None if self.app == self.program_app else self.app
-        given = [("--app", app), ("--url", self.url and mask(self.url)), ("--namespace", self.namespace)]
-        options = [f"{option} {shlex.quote(value)}" for option, value in given if value]
+        values = [("--app", app), ("--url", self.url and mask(self.url)), ("--namespace", self.namespace)]
+        options = [f"{option} {shlex.quote(value)}" for option, value in values if value]
         if text.endswith("--help"):
             return text
         if self.app:
             text = text.replace("run MODULE:ATTR", f"run {app}" if app else "run")
-        return _COMMAND.sub(lambda found: " ".join([self.program, *options, found[1]]), text)
+        return _COMMAND.sub(lambda match: " ".join([self.program, *options, match[1]]), text)
 
 
 _COMMAND = re.compile(
@@ -191,7 +191,7 @@ class Group(Command, click.Group):
     def _meant(self, ctx: click.Context, name: str) -> str:
         from difflib import get_close_matches
 
-        meanings = {own: own for own in self.list_commands(ctx)}
+        meanings = {command_name: command_name for command_name in self.list_commands(ctx)}
         if ctx.parent is None:
             meanings = OTHER_WORDS | meanings
         close = get_close_matches(name, meanings, n=1)
@@ -240,13 +240,13 @@ class LazyGroup(Group):
             answer = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            # Python flushes stdout once more at its end, and would say that it could not.
+            # Python flushes stdout once more at its end, and would print an error.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            ctx.exit(PIPE_CLOSED)
+            ctx.exit(PIPE_CLOSED_CODE)
         return answer
 
     def main(self, *args: Any, **settings: Any) -> Any:
-        """Run a command line; unless told otherwise, end the process with one of the exit codes."""
+        """Run a command line; by default end the process with one of the exit codes."""
         invocation = settings.setdefault("obj", Invocation())
         standalone = settings.pop("standalone_mode", True)
         run: Callable[..., Any] = super().main
@@ -264,9 +264,11 @@ class LazyGroup(Group):
 
 def with_globals(command: click.Command) -> click.Command:
     """Add the global options to a command and all below it; those that it declares itself stay its own."""
-    taken = {param.name for param in command.params} | {name for param in command.params for name in param.opts}
-    command.params.extend(option for option in GLOBALS if option.name not in taken and taken.isdisjoint(option.opts))
+    own_names = {param.name for param in command.params} | {name for param in command.params for name in param.opts}
+    command.params.extend(
+        option for option in GLOBALS if option.name not in own_names and own_names.isdisjoint(option.opts)
+    )
     if isinstance(command, click.Group):
-        for below in command.commands.values():
-            with_globals(below)
+        for subcommand in command.commands.values():
+            with_globals(subcommand)
     return command

@@ -46,8 +46,8 @@ def health(node: str | None, *, ready: bool) -> int:
 
 
 def _read_health(node: str | None, *, ready: bool) -> Health:
-    known = read_settled()
-    quick = None if known is None or ready else quick_health(known.url, known.namespace, node=node)
+    settings = read_settled()
+    quick = None if settings is None or ready else quick_health(settings.url, settings.namespace, node=node)
     if quick is not None:
         return quick
     with opened_store(writable=True) as store:

@@ -42,10 +42,10 @@ from cronsensus.security.masking import mask_data
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_edge, every_job, rules_of
 
-_LATEST = 20
+_MOST_LATEST = 20
 """How many of the newest ended occurrences are read to find the one that ended last."""
 _LONGEST_RESULT = 60
-FINAL = tuple(state for state in State if state.final)
+FINAL_STATES = tuple(state for state in State if state.final)
 
 
 @click.group(cls=Group)
@@ -107,11 +107,11 @@ def _print_jobs(output: Output, store: Store, views: list[JobView], after: str |
     rows = []
     for view in views:
         # The newest are those created last. A delayed or retried occurrence may have ended after them.
-        ended = newest_whole(store, view.spec.name, states=FINAL, limit=_LATEST)
+        ended = newest_whole(store, view.spec.name, states=FINAL_STATES, limit=_MOST_LATEST)
         rows.append(
             (view, max(ended, key=lambda occurrence: occurrence.finished_at or occurrence.created_at, default=None))
         )
-    if output.printed_json({"jobs": [job_data(view, last) for view, last in rows], "after": after}):
+    if output.printed_json({"jobs": [job_data(view, last_run) for view, last_run in rows], "after": after}):
         return
     output.table(
         ["job", "schedule", "next", "at", "last result", "state"],
@@ -120,10 +120,10 @@ def _print_jobs(output: Output, store: Store, views: list[JobView], after: str |
                 Cell(view.spec.name, "bold"),
                 _schedule(view),
                 *job_next(view, now, zone),
-                _last_result(last, now),
+                _last_result(last_run, now),
                 _state(view, zone),
             ]
-            for view, last in rows
+            for view, last_run in rows
         ],
         empty="there is none; nodes put the jobs that their code declares here: cronsensus run MODULE:ATTR",
         prose=("job", "schedule", "last result", "state"),
@@ -158,11 +158,11 @@ def _follow(run: Enqueued | Handle) -> str:
     return f"cronsensus runs {'watch' if is_batch else 'logs -f'} {run.id}"
 
 
-def _last_result(last: Occurrence | None, now: datetime) -> Cell:
+def _last_result(last_run: Occurrence | None, now: datetime) -> Cell:
     return (
         Cell("")
-        if last is None
-        else Cell(shorten(run_result(last, now), _LONGEST_RESULT), style_state(last.state).style)
+        if last_run is None
+        else Cell(shorten(run_result(last_run, now), _LONGEST_RESULT), style_state(last_run.state).style)
     )
 
 
@@ -291,7 +291,7 @@ def rewind(names: tuple[str, ...], *, everything: bool, reason: str, by: str) ->
     if everything == bool(names):
         raise click.UsageError("name the jobs, or all that stand still: --all")
     output = Output.current()
-    done: dict[str, Rewind] = {}
+    rewinds: dict[str, Rewind] = {}
     refused: dict[str, str] = {}
     with opened_store() as store:
         job_names = [standstill.view.spec.name for standstill in every_standstill(store)] if everything else names
@@ -299,21 +299,26 @@ def rewind(names: tuple[str, ...], *, everything: bool, reason: str, by: str) ->
             require_job(store, name)
         for name in dict.fromkeys(job_names):
             try:
-                done[name] = rewind_job(store, name, by=by, why=reason)
+                rewinds[name] = rewind_job(store, name, by=by, why=reason)
             except InvalidTransition as error:
                 refused[name] = str(error)
         now, zones = store.now(), JobZones(store)
-        shown = {name: zones.find_zone(name) for name in done}
-    code = FAILED if refused else OK
-    if output.printed_json({"rewound": {name: rewound.next_due for name, rewound in done.items()}, "refused": refused}):
-        return code
-    for name, rewound in done.items():
+        zone_of_job = {name: zones.find_zone(name) for name in rewinds}
+    exit_code = FAILED if refused else OK
+    if output.printed_json(
+        {"rewound": {name: rewound.next_due for name, rewound in rewinds.items()}, "refused": refused}
+    ):
+        return exit_code
+    for name, rewound in rewinds.items():
         following = (
             ""
             if rewound.next_due is None
-            else f"; next {exact_time(rewound.next_due, shown[name])} ({relative_time(rewound.next_due, now)})"
+            else f"; next {exact_time(rewound.next_due, zone_of_job[name])} ({relative_time(rewound.next_due, now)})"
         )
-        begin, end = exact_time(rewound.watermark_seen, shown[name]), exact_time(rewound.watermark, shown[name])
+        begin, end = (
+            exact_time(rewound.watermark_seen, zone_of_job[name]),
+            exact_time(rewound.watermark, zone_of_job[name]),
+        )
         if rewound.watermark == rewound.watermark_seen:
             output.line(f"{name} goes by the zone rules of this machine{following}")
         else:
@@ -322,7 +327,7 @@ def rewind(names: tuple[str, ...], *, everything: bool, reason: str, by: str) ->
         print_message(text)
     if not job_names:
         output.line("no job stands still")
-    return code
+    return exit_code
 
 
 def _each(names: tuple[str, ...], did: str, already: str, act: Any) -> None:
@@ -331,13 +336,16 @@ def _each(names: tuple[str, ...], did: str, already: str, act: Any) -> None:
     with opened_store() as store:
         for name in names:
             require_job(store, name)
-        done = {name: bool(act(store, name)) for name in dict.fromkeys(names)}
+        changed_by_name = {name: bool(act(store, name)) for name in dict.fromkeys(names)}
         store.notify()
     if output.printed_json(
-        {did: [name for name in done if done[name]], "unchanged": [name for name in done if not done[name]]}
+        {
+            did: [name for name in changed_by_name if changed_by_name[name]],
+            "unchanged": [name for name in changed_by_name if not changed_by_name[name]],
+        }
     ):
         return
-    for name, changed in done.items():
+    for name, changed in changed_by_name.items():
         output.line(f"{did} {name}" if changed else f"{name} {already}")
 
 
@@ -360,7 +368,7 @@ def trigger(names: tuple[str, ...], *, downstream: bool, reason: str, by: str) -
         specs = [require_job(store, name).spec for name in names]
         for spec in specs:  # each, before any runs
             refuse_run_by_hand(spec)
-        made: list[Enqueued | Handle] = [
+        enqueued: list[Enqueued | Handle] = [
             # With the code, the arguments are checked against the function's signature.
             store.trigger(name, by=by, why=reason, downstream=plans[name].jobs if downstream else ())
             if code is None
@@ -370,8 +378,8 @@ def trigger(names: tuple[str, ...], *, downstream: bool, reason: str, by: str) -
         store.notify()
         missing = [describe_missing_node(store, spec) for spec in specs]
     for name in names:
-        for other, why_left in plans[name].left_out if downstream else ():
-            print_message(f"{other} is left alone: {why_left}")
+        for dependent, why_left in plans[name].left_out if downstream else ():
+            print_message(f"{dependent} is left alone: {why_left}")
         after = () if downstream else list_names_after(rules, name)
         if after:
             next_step = (
@@ -383,12 +391,12 @@ def trigger(names: tuple[str, ...], *, downstream: bool, reason: str, by: str) -
                 f"what comes after {name} does not follow: {', '.join(after)}; to have it follow: {next_step}"
             )
     if output.printed_json(
-        {"runs": [{**made_data(run), "downstream": plans[run.job].jobs if downstream else ()} for run in made]}
+        {"runs": [{**made_data(run), "downstream": plans[run.job].jobs if downstream else ()} for run in enqueued]}
     ):
         return
-    for run in made:
+    for run in enqueued:
         downstream_text = f"; after it: {', '.join(plans[run.job].jobs)}" if downstream and plans[run.job].jobs else ""
         output.line(f"triggered {run.job}: run {run.id} is {run.state}{downstream_text}")
     for text in dict.fromkeys(filter(None, missing)):
         print_message(f"note: {text}")
-    print_message(f"follow it: {', '.join(_follow(run) for run in made)}")
+    print_message(f"follow it: {', '.join(_follow(run) for run in enqueued)}")

@@ -82,7 +82,7 @@ def _row(line: LedgerLine, zone: tzinfo) -> Row:
     if occurrence is None:
         return [when, verdict, str(line.text), "", "", "", "", ""]
     delay = "" if line.first_start is None else brief_duration(line.first_start - line.first)
-    taken = (
+    duration = (
         brief_duration(occurrence.finished_at - occurrence.begun_at)
         if occurrence.finished_at is not None and occurrence.begun_at is not None
         else ""
@@ -92,4 +92,4 @@ def _row(line: LedgerLine, zone: tzinfo) -> Row:
         if occurrence.attempt
         else ""
     )
-    return [when, verdict, shorten(str(line.text), 60), occurrence.node, attempts, delay, taken, str(occurrence.id)]
+    return [when, verdict, shorten(str(line.text), 60), occurrence.node, attempts, delay, duration, str(occurrence.id)]

@@ -1,4 +1,4 @@
-"""``cronsensus lint``: find what is allowed and rarely meant. The rules are in ``lint_rules``."""
+"""``cronsensus lint``: warn of job definitions that are allowed and probably not meant. Rules: ``lint_rules``."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from cronsensus.timing.clock import SystemClock
 from cronsensus.triggers import cron
 
 
-def _together(findings: list[Finding]) -> list[tuple[str, Finding]]:
+def _group_findings(findings: list[Finding]) -> list[tuple[str, Finding]]:
     """Group equal findings of several jobs. The largest groups come last, where they do not hide the others."""
-    same: dict[tuple[str, str], list[Finding]] = {}
+    groups_by_text: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
-        same.setdefault((finding.rule, finding.text), []).append(finding)
-    groups = sorted(same.values(), key=len)
-    return [(", ".join(first.job for first in group), group[0]) for group in groups]
+        groups_by_text.setdefault((finding.rule, finding.text), []).append(finding)
+    groups = sorted(groups_by_text.values(), key=len)
+    return [(", ".join(finding.job for finding in group), group[0]) for group in groups]
 
 
 def _lint_expression(text: str, *, strict: bool) -> int:
@@ -70,10 +70,10 @@ def lint(name: str | None, strict: bool) -> int:  # noqa: FBT001 - a flag
         ]
         output.document({"app": application.name, "jobs": len(specs), "findings": rows})
     else:
-        for names, first in _together(findings):
-            output.line(Cell(f"{names}: {first.rule}", "yellow"))
-            output.line(f"  {first.text}")
-            output.line(f"  {first.advice}")
+        for names, finding in _group_findings(findings):
+            output.line(Cell(f"{names}: {finding.rule}", "yellow"))
+            output.line(f"  {finding.text}")
+            output.line(f"  {finding.advice}")
         jobs = f"{format_count(len(specs), 'job')} of {application.name}"
         if findings:
             output.line(Cell(f"{format_count(len(findings), 'finding')} in {jobs}", "yellow"))

@@ -21,11 +21,11 @@ from cronsensus.triggers.wall import WallClock
 from cronsensus.triggers.zones import load_zone
 
 NOTHING_AFTER: Mapping[str, Sequence[Rule]] = MappingProxyType({})
-HERD = 3
+LEAST_HERD = 3
 """So many jobs that fire at the same moments are a herd."""
 _SAMPLE = 5
 _YEAR = timedelta(days=370)
-_MANY = 10_000
+_MOST_TIMES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def _herds(specs: Sequence[JobSpec], now: datetime) -> Iterator[Finding]:
                     "keep one of them",
                 )
         calm = [spec.name for spec in group if spec.trigger is not None and not spec.trigger.jitter]
-        if len(calm) >= HERD:
+        if len(calm) >= LEAST_HERD:
             at = exact_time(times[0], zone_of(group[0].trigger))
             further = f" and {len(calm) - 5} more" if len(calm) > 5 else ""
             yield Finding(
@@ -102,8 +102,10 @@ def _clock_changes(spec: JobSpec, now: datetime) -> Found:
             continue
         clock = WallClock.of(fields)
         for change in find_changes(load_zone(part.tz), now, now + _YEAR):
-            old, new = (change.at.replace(tzinfo=None) + offset for offset in (change.before, change.after))
-            if clock.count(min(old, new), max(old, new)):
+            wall_before, wall_after = (
+                change.at.replace(tzinfo=None) + offset for offset in (change.before, change.after)
+            )
+            if clock.count(min(wall_before, wall_after), max(wall_before, wall_after)):
                 yield (
                     "clock change",
                     f"{change.describe()}: {describe_effect(part, change)}",
@@ -169,9 +171,9 @@ def _storm(spec: JobSpec, now: datetime) -> Found:
     policies = spec.policies
     if policies.catch_up != "all" or spec.trigger is None:
         return
-    count = spec.trigger.count_between(now, now + policies.catch_up_window, _MANY)
+    count = spec.trigger.count_between(now, now + policies.catch_up_window, _MOST_TIMES)
     if count is None or count > 1000:
-        shown = f"more than {_MANY:,}" if count is None else f"{count:,}"
+        shown = f"more than {_MOST_TIMES:,}" if count is None else f"{count:,}"
         yield (
             "storm after downtime",
             f"catch_up=all within {brief_duration(policies.catch_up_window)} brings up to {shown} runs back at once",
@@ -193,12 +195,12 @@ def _slow_retries(spec: JobSpec, now: datetime) -> Found:
     policies, interval = spec.policies, _interval(spec.trigger, now)
     if interval is None or not policies.retries or policies.overlap != "skip":
         return
-    waits = sum(_delays(policies), timedelta(0))
-    if waits > interval:
+    total_wait = sum(_delays(policies), timedelta(0))
+    if total_wait > interval:
         yield (
             "retries longer than interval",
             (
-                f"{policies.retries} retries wait {brief_duration(waits)} in all, and what comes every "
+                f"{policies.retries} retries wait {brief_duration(total_wait)} in all, and what comes every "
                 f"{brief_duration(interval)} is skipped"
             ),
             "fewer retries, a shorter retry_delay, or overlap=queue_one",

@@ -50,9 +50,9 @@ def apscheduler(name: str) -> None:
     from cronsensus.integrations.apscheduler.migrating import migrate as written
 
     with not_starting():
-        given = _import_object(name, "apscheduler", "scheduler", "scheduler of APScheduler")
-        found = written(find_scheduler(given, name), SystemClock().now())
-    _print_migration(found)
+        scheduler = _import_object(name, "apscheduler", "scheduler", "scheduler of APScheduler")
+        migration = written(find_scheduler(scheduler, name), SystemClock().now())
+    _print_migration(migration)
 
 
 @migrate.command(cls=Command)
@@ -93,11 +93,12 @@ def _import_object(name: str, command: str, usual: str, called: str) -> Any:
     return getattr(module, attribute)
 
 
-def _print_migration(found: Migration | CrontabMigration) -> None:
-    if not Output.current().printed_json(dataclasses.asdict(found)):
-        click.echo(found.code, nl=False)
+def _print_migration(migration: Migration | CrontabMigration) -> None:
+    if not Output.current().printed_json(dataclasses.asdict(migration)):
+        click.echo(migration.code, nl=False)
         print_message(
-            f"{format_count(found.jobs, 'job')} written, {found.left_out} left out; see the comments below the code"
+            f"{format_count(migration.jobs, 'job')} written, {migration.left_out} left out; see the comments below the "
+            "code"
         )
 
 
@@ -119,9 +120,9 @@ def crontab(files: tuple[Path, ...], system: bool, tz: str | None) -> int:  # no
 
     zone = Zone(zone_name(tz), "--tz") if tz is not None else Zone(*machine_zone(os.environ))
     lines = [line for file in files or (Path("-"),) for line in _lines_of(file, several=len(files) > 1, system=system)]
-    found = written(lines, zone, system=system)
-    _print_migration(found)
-    return FAILED if found.unreadable else OK
+    migration = written(lines, zone, system=system)
+    _print_migration(migration)
+    return FAILED if migration.unreadable else OK
 
 
 def _lines_of(file: Path, *, several: bool, system: bool) -> Iterator[Entry | Mistake]:

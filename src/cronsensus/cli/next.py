@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cronsensus.jobs.job import Job
 
 LOOK_AHEAD = timedelta(days=400)
-CHANGES = 2
+MOST_CHANGES = 2
 """How many clock changes are shown: the one into summer time, and the one out of it."""
 
 
@@ -67,8 +67,8 @@ def find_target(words: Sequence[str], *, tz: str | None, dst: str | None, **coun
         return Target(every(" ".join(fields[1:])))
     if text.lstrip().startswith("@") or len(fields) >= 5 or (not text.isidentifier() and foreign(text.strip())):
         # Not tz=: a text may name its own, as TZ=Europe/Paris 0 9 * * *.
-        made = cron(text, tz=tz, dst=dst or "cron", **counted)  # type: ignore[arg-type]
-        return Target(made.in_zone(read_settings().tz))
+        trigger = cron(text, tz=tz, dst=dst or "cron", **counted)  # type: ignore[arg-type]
+        return Target(trigger.in_zone(read_settings().tz))
     if len(fields) != 1:
         raise InvalidTrigger(
             f'{text!r} is neither a job\'s name nor a cron expression; write five fields: "0 9 * * MON-FRI"'
@@ -156,10 +156,10 @@ def next_(words: tuple[str, ...], count: int, tz: str | None, dst: str | None, *
     cronsensus next send_digest -n 3
     """
     now = SystemClock().now()
-    begins = options.pop("begins")
+    typed_begin = options.pop("begins")
     target = find_target(words, tz=tz, dst=dst, **options)
     zone = zone_of(target.trigger, default_zone()) if tz is None else load_zone(zone_name(tz))
-    begin = now if begins is None else read_time(begins, now, tz=zone, what="--from")
+    begin = now if typed_begin is None else read_time(typed_begin, now, tz=zone, what="--from")
     times = next_times(target.trigger, begin, count, zone)
     notes = [str(note) for note in notes_on(target.trigger)]
     coming = [(part, _coming(part, begin)) for part in list_crons(target.trigger)]
@@ -190,22 +190,22 @@ def next_(words: tuple[str, ...], count: int, tz: str | None, dst: str | None, *
 
 def _coming(part: Cron, begin: datetime) -> list[dict[str, Any]]:
     """Return the next clock changes as data: what they do to an expression, and what they would with another dst=."""
-    found = []
-    for change in islice(find_changes(load_zone(part.tz), begin, begin + LOOK_AHEAD), CHANGES):
-        here = describe_effect(part, change)
+    changes = []
+    for change in islice(find_changes(load_zone(part.tz), begin, begin + LOOK_AHEAD), MOST_CHANGES):
+        effect = describe_effect(part, change)
         others = {dst: describe_effect(dataclasses.replace(part, dst=dst), change) for dst in ("cron", "both", "skip")}
-        found.append(
+        changes.append(
             {
                 "tz": part.tz,
                 "at": change.at,
                 "before": change.before,
                 "after": change.after,
                 "words": change.describe(),
-                "effect": here,
-                "with_dst": {dst: text for dst, text in others.items() if text != here},
+                "effect": effect,
+                "with_dst": {dst: text for dst, text in others.items() if text != effect},
             }
         )
-    return found
+    return changes
 
 
 def _print_changes(output: Output, part: Cron, several: list[dict[str, Any]]) -> None:
@@ -214,5 +214,5 @@ def _print_changes(output: Output, part: Cron, several: list[dict[str, Any]]) ->
         output.heading(f"Clock changes in {part.tz} (dst={part.dst})")
     for change in several:
         output.line(f"  {change['words']}: {change['effect']}")
-        for other, differs in change["with_dst"].items():
-            output.line(f"    with dst={other}: {differs}")
+        for dst, differs in change["with_dst"].items():
+            output.line(f"    with dst={dst}: {differs}")

@@ -83,9 +83,9 @@ def _state(session: SessionView, life: Life | None, now: datetime) -> Cell:
         style = style_state(session.state if life.is_alive else life.state).style
         return Cell(f"{life.sentence}, no node" if not session.is_node else str(life.sentence), style)
     # The state of a closed session is reason enough.
-    why = f": {session.ended_why}" if session.ended_why and session.state != "closed" else ""
+    reason = f": {session.ended_why}" if session.ended_why and session.state != "closed" else ""
     ended = "" if session.ended_at is None else f" {relative_time(session.ended_at, now)}"
-    return Cell(f"{session.state}{ended}{why}", style_state(session.state).style)
+    return Cell(f"{session.state}{ended}{reason}", style_state(session.state).style)
 
 
 def _lease(session: SessionView) -> str:
@@ -109,19 +109,19 @@ def drain(node: str, every: bool, reason: str, by: str) -> None:  # noqa: FBT001
     output = Output.current()
     with opened_store() as store:
         alive = [session for session in store.sessions() if session.state in {"alive", "draining"}]
-        chosen = [node_session for node_session in alive if node in {node_session.id, node_session.node}]
-        if not chosen:
+        matching = [node_session for node_session in alive if node in {node_session.id, node_session.node}]
+        if not matching:
             names = ", ".join(dict.fromkeys(node_session.node for node_session in alive)) or "none"
             raise CommandError(
                 f"no live node is called {node!r}", why=f"alive are: {names}", then="cronsensus nodes list"
             )
-        if len(chosen) > 1 and not every:
+        if len(matching) > 1 and not every:
             raise CommandError(
-                f"{len(chosen)} nodes are called {node!r}",
-                why="\n".join(f"{node_session.id}  pid {node_session.pid}" for node_session in chosen),
+                f"{len(matching)} nodes are called {node!r}",
+                why="\n".join(f"{node_session.id}  pid {node_session.pid}" for node_session in matching),
                 then="give the session instead of the name, or --all",
             )
-        drained = [node_session for node_session in chosen if store.drain(node_session.id, by=by, why=reason)]
+        drained = [node_session for node_session in matching if store.drain(node_session.id, by=by, why=reason)]
         store.notify()
     if output.printed_json({"draining": [node_session.id for node_session in drained]}):
         return

@@ -54,13 +54,13 @@ def style_state(text: str) -> Cell:
 
 Row = Sequence[str | Cell | None]
 
-_GAP = 3
+_COLUMN_GAP = 3
 """Characters between two columns in a terminal."""
-_PROSE = 16
+_LEAST_PROSE = 16
 """Least width of a column with wrapped words."""
-_SQUEEZED = 9
+_LEAST_SQUEEZED = 9
 """Least width of a column that is cut in the middle, in a terminal that is too narrow."""
-REFRESH = 2.0
+REFRESH_SECONDS = 2.0
 LEAST_PAUSE = 0.3
 _PAUSE = threading.Event()
 """Never set: for pauses that Ctrl-C ends."""
@@ -95,7 +95,7 @@ class Output:
         """Print ``data`` as one JSON document: instants as ISO 8601 with Z, durations in seconds."""
         utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
         text = json.dumps(data, indent=2, default=json_leaf, ensure_ascii=not utf8, allow_nan=False)
-        click.echo(_UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+        click.echo(_UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
     def printed_json(self, data: Any) -> bool:
         """Print ``data`` as a document if the invocation asked for JSON; return whether it did."""
@@ -125,7 +125,7 @@ class Output:
                     if draw():
                         return
                     # Notifications make it quick. The pause keeps it from reading a busy store all the time.
-                    store.wait(REFRESH)
+                    store.wait(REFRESH_SECONDS)
                     _PAUSE.wait(LEAST_PAUSE)
         except KeyboardInterrupt:
             return
@@ -153,8 +153,8 @@ class Output:
         width = max((width_of(name) for name, _ in shown), default=0)
         for name, value in shown:
             cell = value if isinstance(value, Cell) else Cell(value)
-            first, *following = clean_text(cell.text, lines=True).splitlines() or [""]
-            text = "\n".join([first, *(" " * (width + 4) + line for line in following)])
+            first_line, *following = clean_text(cell.text, lines=True).splitlines() or [""]
+            text = "\n".join([first_line, *(" " * (width + 4) + line for line in following)])
             self._print(Cell(f"  {pad_text(name, width)}  ", "dim"), Cell(text, cell.style))
 
     def table(
@@ -184,7 +184,7 @@ class Output:
         if self.styled:
             least = _least_widths(columns, cells, prose)
             for column in spare:
-                if sum(least.values()) + _GAP * (len(least) - 1) > self.console.width:
+                if sum(least.values()) + _COLUMN_GAP * (len(least) - 1) > self.console.width:
                     least.pop(column, None)
             kept = [index for index, column in enumerate(columns) if column in least]
             if len(kept) < len(columns):
@@ -233,7 +233,7 @@ def _least_widths(columns: Sequence[str], rows: list[list[Cell]], prose: Collect
     widths = {}
     for index, column in enumerate(columns):
         widest = max(width_of(text) for text in (column, *(row[index].text for row in rows)))
-        widths[column] = min(widest, _PROSE) if column in prose else widest
+        widths[column] = min(widest, _LEAST_PROSE) if column in prose else widest
     return widths
 
 
@@ -242,9 +242,9 @@ def _fitted(
 ) -> tuple[dict[str, int], list[list[Cell]]]:
     """Return widths and rows that fit into ``width``, if possible: the widest cells are cut in the middle."""
     widths = dict(least)
-    while sum(widths.values()) + _GAP * (len(widths) - 1) > width:
+    while sum(widths.values()) + _COLUMN_GAP * (len(widths) - 1) > width:
         widest = max((column for column in widths if column not in prose), key=widths.__getitem__, default=None)
-        if widest is None or widths[widest] <= max(_SQUEEZED, width_of(widest)):
+        if widest is None or widths[widest] <= max(_LEAST_SQUEEZED, width_of(widest)):
             break
         widths[widest] -= 1
     places = list(widths.items())

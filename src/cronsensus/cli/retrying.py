@@ -17,25 +17,25 @@ from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 
 
-def require_retryable(store: Store, found: Sequence[Occurrence], again: Collection[int]) -> None:
+def require_retryable(store: Store, runs: Sequence[Occurrence], forced: Collection[int]) -> None:
     """Raise if one of the runs cannot be run again, before any is. The store would refuse it as well.
 
     Args:
         store: has their jobs.
-        found: the chosen runs.
-        again: the ids of runs that are run again even if they have succeeded.
+        runs: the chosen runs.
+        forced: the ids of runs that are run again even if they have succeeded.
 
     Raises:
         InvalidTransition: a run cannot be retried.
         InvalidOption: a run ran in another program, which cannot be started from here.
     """
-    for view in filter(None, map(store.job, sorted({run.job for run in found}))):
+    for view in filter(None, map(store.job, sorted({run.job for run in runs}))):
         refuse_run_by_hand(view.spec)
-    for run in found:
+    for run in runs:
         refuse_item(run)
         if run.retried_as is not None:
             continue
-        if run.state is State.SUCCEEDED and run.id not in again:
+        if run.state is State.SUCCEEDED and run.id not in forced:
             raise succeeded_already(run.id)
         if not run.state.final:
             raise InvalidTransition(
@@ -44,17 +44,17 @@ def require_retryable(store: Store, found: Sequence[Occurrence], again: Collecti
 
 
 def retry_runs(
-    store: Store, found: Sequence[Occurrence], again: Collection[int], *, by: str, why: str
+    store: Store, runs: Sequence[Occurrence], forced: Collection[int], *, by: str, why: str
 ) -> list[tuple[int, Enqueued]]:
     """Retry runs, and notify nodes; return the id of each with its new run."""
-    made = [(run.id, retry_occurrence(store, run.id, by=by, why=why, again=run.id in again)) for run in found]
+    retries = [(run.id, retry_occurrence(store, run.id, by=by, why=why, again=run.id in forced)) for run in runs]
     store.notify()
-    return made
+    return retries
 
 
-def print_left_out(found: Sequence[Occurrence], rules: Mapping[str, Sequence[Rule]]) -> None:
+def print_left_out(runs: Sequence[Occurrence], rules: Mapping[str, Sequence[Rule]]) -> None:
     """Print the downstream jobs of the runs, which are not run again."""
-    for run in found:
+    for run in runs:
         after = () if run.scheduled_for is None else list_names_after(rules, run.job)
         if after:
             print_message(
@@ -63,12 +63,12 @@ def print_left_out(found: Sequence[Occurrence], rules: Mapping[str, Sequence[Rul
             )
 
 
-def print_retries(output: Output, made: Sequence[tuple[int, Enqueued]]) -> None:
+def print_retries(output: Output, retries: Sequence[tuple[int, Enqueued]]) -> None:
     """Print the new run of each retried run."""
-    if output.printed_json({"runs": [{**made_data(new), "retry_of": old} for old, new in made]}):
+    if output.printed_json({"runs": [{**made_data(retry), "retry_of": run_id} for run_id, retry in retries]}):
         return
-    for old, new in made:
-        if new.created:
-            output.line(f"run {old} of {new.job} is tried again as run {new.id}")
+    for run_id, retry in retries:
+        if retry.created:
+            output.line(f"run {run_id} of {retry.job} is tried again as run {retry.id}")
         else:
-            output.line(retried_already(old, new.id, new.state))
+            output.line(retried_already(run_id, retry.id, retry.state))

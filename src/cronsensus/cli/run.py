@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 FOREVER = "36500d"
 """``--wait`` without a time."""
-_SHOWN = 3
+_MOST_SHOWN = 3
 
 
 @click.command(cls=Command)
@@ -94,19 +94,19 @@ def run(
         Invocation.current().app = name
     application = load_application(name, **flags)
     scheduler = application.scheduler
-    known = scheduler.settings
-    start_logging(known.log_format, known.log_level, node=scheduler.node_name)
+    settings = scheduler.settings
+    start_logging(settings.log_format, settings.log_level, node=scheduler.node_name)
     # The store is opened before the greeting, which would otherwise look as if the node ran.
     with StopSignals() as signals:
         for pause in (tries := Tries(wait.total_seconds())):
             if not signals.is_asked() and signals.wait(pause) is None:
-                with tries, connecting(known.url, print_message):
+                with tries, connecting(settings.url, print_message):
                     applied = scheduler.store.migrate()
             if signals.is_asked():
                 print_message("stopped before it took part; nothing was started")
                 return
-    if known.log_format == "text":
-        _greet(application.name, scheduler, new=bool(applied))
+    if settings.log_format == "text":
+        _greet(application.name, scheduler, is_new=bool(applied))
     # The objects that exist now stay until the end. The garbage collector need not scan them each time: that takes
     # 40 ms, in which no run starts.
     gc.freeze()
@@ -152,17 +152,19 @@ def _measured(scheduler: Scheduler, at: tuple[str, int] | None, jobs: tuple[str,
         yield
 
 
-def _greet(name: str, scheduler: Scheduler, *, new: bool) -> None:
+def _greet(name: str, scheduler: Scheduler, *, is_new: bool) -> None:
     """Print the store, the number of jobs and of other nodes, and the first time: an idle node shows why it is idle."""
-    known, now = scheduler.settings, scheduler.store.now()
+    settings, now = scheduler.settings, scheduler.store.now()
     others = len(live_nodes(scheduler.store))
-    place = scheduler.store.describe().get("file")
-    where = known.shown("url") + (f" ({place})" if place and str(place) not in known.url else "")
-    if new and not others:
-        where += ", new"
+    store_file = scheduler.store.describe().get("file")
+    store_text = settings.shown("url") + (
+        f" ({store_file})" if store_file and str(store_file) not in settings.url else ""
+    )
+    if is_new and not others:
+        store_text += ", new"
     standing_still = {
         standstill.view.spec.name: standstill
-        for standstill in every_standstill(scheduler.store, load_zone(known.tz))
+        for standstill in every_standstill(scheduler.store, load_zone(settings.tz))
         if not (standstill.is_by_zone_rules and standstill.view.spec.name in scheduler.jobs)  # this start sets it right
     }
     times = {
@@ -170,24 +172,24 @@ def _greet(name: str, scheduler: Scheduler, *, new: bool) -> None:
         for job, declared in scheduler.jobs.items()
         if declared.rule is not None and (nominal := declared.rule.next_after(now)) is not None
     }
-    print_message(f"{name}: node {scheduler.node_name}, store {where}, {format_count(len(scheduler.jobs), 'job')}")
+    print_message(f"{name}: node {scheduler.node_name}, store {store_text}, {format_count(len(scheduler.jobs), 'job')}")
     print_message(
         f"{format_count(others, 'other node')} alive" if others else "no other node is alive: start more, anywhere"
     )
     rules = zone_rules_of(declared.rule for declared in scheduler.jobs.values())
     if rules.digests:
         print_message(f"zone rules: tzdata {rules.version}")
-    if known.url.startswith("memory:"):
+    if settings.url.startswith("memory:"):
         print_message(
             "note: memory:// is not shared with other processes; for several nodes give --url sqlite:///cronsensus.db"
         )
-    for standstill in list(standing_still.values())[:_SHOWN]:
+    for standstill in list(standing_still.values())[:_MOST_SHOWN]:
         sentence, job = clean_text(str(standstill.sentence)), clean_text(standstill.view.spec.name)
         print_message(f"note: {sentence}; take it back to now: cronsensus jobs rewind '{job}'")
-    if len(standing_still) > _SHOWN:
-        print_message(f"note: {len(standing_still) - _SHOWN} more stand still; see them: cronsensus jobs list")
+    if len(standing_still) > _MOST_SHOWN:
+        print_message(f"note: {len(standing_still) - _MOST_SHOWN} more stand still; see them: cronsensus jobs list")
     if times:
-        first = min(times, key=lambda job: times[job])
-        print_message(f"first: {clean_text(first)} {relative_time(times[first], now)}; Ctrl-C drains")
+        first_job = min(times, key=lambda job: times[job])
+        print_message(f"first: {clean_text(first_job)} {relative_time(times[first_job], now)}; Ctrl-C drains")
     else:
         print_message("no job has a time to come: it waits for what is enqueued or triggered; Ctrl-C drains")

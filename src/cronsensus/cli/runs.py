@@ -44,11 +44,11 @@ from cronsensus.stores.pages import every_edge, every_occurrence, rules_of
 from cronsensus.stores.retries import retry_chain
 from cronsensus.timing.instants import LATEST
 
-_TAIL = 20
-_LOOK_AGAIN = 1.0
-_PREVIEWED = 20
+_LAST_LINES = 20
+_POLL_SECONDS = 1.0
+_MOST_PREVIEWED = 20
 _MOST_RUNS = 1000
-_MOST_LOOKED_THROUGH = 20_000
+_MOST_READ = 20_000
 
 
 some_ids = click.argument("numbers", metavar="[ID]…", type=click.IntRange(1, 2**63 - 1), nargs=-1)
@@ -143,7 +143,7 @@ def list_(
         )
 
         def draw() -> None:
-            page = list_runs(store, search, after=after, limit=limit, most_read=_MOST_LOOKED_THROUGH)
+            page = list_runs(store, search, after=after, limit=limit, most_read=_MOST_READ)
             _print_runs(output, page, store.now(), zones, watched=watch)
 
         output.show_live(store, draw, again=watch)
@@ -203,7 +203,7 @@ def show(number: int) -> None:
     with opened_store() as store:
         now = store.now()
         occurrence = _require_run(store, number)
-        report = run_report(store, occurrence, log_lines=_TAIL)
+        report = run_report(store, occurrence, log_lines=_LAST_LINES)
         zone = JobZones(store).find_zone(occurrence.job)
     if output.as_json:
         output.document(
@@ -296,13 +296,13 @@ def _is_confirmed(
                     style_state(run.state),
                     shorten(why_ended(run), 60),
                 ]
-                for run in chosen[:_PREVIEWED]
+                for run in chosen[:_MOST_PREVIEWED]
             ],
             empty="there is none",
             prose=("job", "reason"),
         )
-        if len(chosen) > _PREVIEWED:
-            print_message(f"… and {len(chosen) - _PREVIEWED} more")
+        if len(chosen) > _MOST_PREVIEWED:
+            print_message(f"… and {len(chosen) - _MOST_PREVIEWED} more")
     if dry_run:
         return False
     if chosen and not yes:
@@ -517,7 +517,7 @@ def logs(number: int, follow: bool) -> None:  # noqa: FBT001 - a flag
                 show_entry(output, entry, zone, attempts=occurrence.attempt)
             if not follow or occurrence.state.final:
                 break
-            store.wait(_LOOK_AGAIN)
+            store.wait(_POLL_SECONDS)
     if not after and not follow:
         print_message(f"run {number} has logged nothing{'' if occurrence.state.final else ' yet'}")
     if follow:

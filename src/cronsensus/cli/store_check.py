@@ -18,7 +18,7 @@ from cronsensus.stores import open_store
 if TYPE_CHECKING:
     from cronsensus.testing.store_check import Rule
 
-_LONGEST = 300
+_LONGEST_REASON = 300
 """Characters of a reason that are shown."""
 
 
@@ -46,7 +46,7 @@ def store_check(stores: tuple[str, ...], only: str) -> int:
     def print_broken(rule: Rule) -> None:
         if rule.why and not output.as_json:
             output.line(Cell(f"broken  {rule.hazard}: {rule.name}", "red"))
-            output.line(f"        {mask(rule.why)[:_LONGEST]}")
+            output.line(f"        {mask(rule.why)[:_LONGEST_REASON]}")
 
     rules = check_store_at(*stores, only=only, tell=print_broken)
     if not rules:

@@ -1,4 +1,4 @@
-"""Text for a terminal: made harmless, and as wide as it must be."""
+"""Text for a terminal: without control characters, padded and cut by its display width."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from cronsensus.insight.why import explain_time
 from cronsensus.model.job import JobView
 from cronsensus.stores.base import Store
 
-_LOOKED_AT = 20
+_MOST_READ = 20
 
 
 @click.command(cls=Command)
@@ -73,9 +73,13 @@ def _latest(store: Store, view: JobView) -> datetime:
     trigger, now = view.spec.trigger, store.now()
     if trigger is not None and (at := last_until(trigger, now)) is not None and at > view.created_at:
         return at
-    made = newest_whole(store, view.spec.name, limit=_LOOKED_AT)
-    if (found := next((one.scheduled_for for one in made if one.scheduled_for is not None), None)) is not None:
-        return found
+    newest = newest_whole(store, view.spec.name, limit=_MOST_READ)
+    if (
+        scheduled_for := next(
+            (occurrence.scheduled_for for occurrence in newest if occurrence.scheduled_for is not None), None
+        )
+    ) is not None:
+        return scheduled_for
     why_none = "it has no nominal times" if trigger is None else ""
     if view.paused_at is not None:
         why_none = f"it is paused by {view.paused_by or 'somebody'}, because: {view.paused_why or 'no reason given'}"

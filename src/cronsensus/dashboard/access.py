@@ -1,6 +1,6 @@
 """Who may see the pages and who may act, and what a browser may do with them.
 
-Without authentication, only a browser on this machine is answered. The check stands before all routes, so that none can
+Without authentication, only a browser on this machine is answered. The check comes before all routes, so that none can
 be forgotten: a request other than GET needs the permission to operate, which a page of another site never has.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from cronsensus.dashboard.guesses import Guesses
@@ -61,9 +61,16 @@ _WHAT_TO_DO = (
 _SAFE = ("GET", "HEAD")
 _STATIC = "/static/"
 _TEXT, _HTML = b"text/plain; charset=utf-8", b"text/html; charset=utf-8"
-_Refusal = tuple[int, str, list[tuple[bytes, bytes]]]
 _PERMISSION, _BY = "cronsensus.permission", "cronsensus.by"
 _log = Logger("cronsensus.dashboard")
+
+
+class _Answer(NamedTuple):
+    """An answer in place of the page: to a probe, or to a request that is refused or redirected."""
+
+    status: int
+    text: str
+    headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
 def require_loopback(host: str) -> None:
@@ -88,7 +95,7 @@ def find_refusal(scope: Scope) -> str | None:
     """
     headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]]
     for name, _ in headers:
-        if (known := name.replace("_", "-")) in _FORWARDING or known.startswith("x-forwarded"):
+        if (header := name.replace("_", "-")) in _FORWARDING or header.startswith("x-forwarded"):
             return f"The request came through a proxy (it has the header {name})."
     peer = scope.get("client")
     if not peer or not is_loopback(peer[0]):
@@ -159,73 +166,72 @@ class Access:
                 message["headers"] = [*message.get("headers", ()), *_HEADERS]
             await send(message)
 
-        status, why, headers = await self._answer_probe(scope) or await self._authorize_request(scope)
-        if not status:
+        answer = await self._answer_probe(scope) or await self._authorize_request(scope)
+        if answer is None:
             await self._app(scope, receive, guarded)
             return
-        body = f"{why}\n".encode()
-        kind = _HTML if why.startswith("<!doctype") else _TEXT
-        headers += [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
-        await guarded({"type": "http.response.start", "status": status, "headers": headers})
+        body = f"{answer.text}\n".encode()
+        content_type = _HTML if answer.text.startswith("<!doctype") else _TEXT
+        headers = [
+            *answer.headers, (b"content-type", content_type), (b"content-length", str(len(body)).encode()),
+        ]  # fmt: skip
+        await guarded({"type": "http.response.start", "status": answer.status, "headers": headers})
         await guarded({"type": "http.response.body", "body": body})
 
-    async def _answer_probe(self, scope: Scope) -> _Refusal | None:
+    async def _answer_probe(self, scope: Scope) -> _Answer | None:
         """Return the answer to a health probe; ``None``: the request is no probe."""
         if self._healthz is None or _path(scope) != PATH or scope["method"] not in _SAFE:
             return None
         from starlette.concurrency import run_in_threadpool
 
-        status, words = await run_in_threadpool(self._healthz.read_status)
-        return status, words, [(b"cache-control", b"no-store")]
+        status, text = await run_in_threadpool(self._healthz.read_status)
+        return _Answer(status, text, ((b"cache-control", b"no-store"),))
 
-    async def _authorize_request(self, scope: Scope) -> _Refusal:
-        """Write the sender and the permission into ``scope``; return a status and a reason if it is refused."""
+    async def _authorize_request(self, scope: Scope) -> _Answer | None:
+        """Write the sender and the permission into ``scope``; return an answer if the request may not pass."""
         from starlette.requests import Request
 
         auth = self._auth
         if auth is None or (isinstance(auth, Token) and auth.made):
-            why = find_refusal(scope)
-            if why is not None:
-                return 403, f"{why}\n{_WHAT_TO_DO}", []
-        given = isinstance(auth, (Password, Token)) and auth.is_given(Request(scope))
+            reason = find_refusal(scope)
+            if reason is not None:
+                return _Answer(403, f"{reason}\n{_WHAT_TO_DO}")
+        is_given = isinstance(auth, (Password, Token)) and auth.is_given(Request(scope))
         address = str((scope.get("client") or ["?"])[0])
-        if given and (pause := self._guesses.pause_for(address)):
+        if is_given and (pause := self._guesses.pause_for(address)):
             await asyncio.sleep(pause)
         permission: object = "operate" if auth is None else await _ask_program(auth, scope)
         if permission not in {"read", "operate"}:
             if isinstance(auth, (Password, Token)):
-                if given:
+                if is_given:
                     self._guesses.note_wrong(address)
                 return self._ask_for(auth, Request(scope))
-            return 403, "You may not see this dashboard: its auth= says so. Sign in to the application first.", []
+            return _Answer(403, "You may not see this dashboard: its auth= says so. Sign in to the application first.")
         if isinstance(auth, Token) and (leads_on := auth.keep_in_browser(Request(scope))) is not None:
-            return 303, "", leads_on
+            return _Answer(303, "", tuple(leads_on))
         scope[_PERMISSION] = "read" if self._read_only else permission
         scope[_BY] = scope.get("state", {}).get("user") or self._by
         if scope["method"] in _SAFE:
             if is_embedded(scope):
-                return (
-                    403,
-                    "A page of another site asked for this as a part of itself. Open it in a tab of its own.",
-                    [],
+                return _Answer(
+                    403, "A page of another site asked for this as a part of itself. Open it in a tab of its own."
                 )
-            return 0, "", []
+            return None
         if scope[_PERMISSION] != "operate":
-            return 403, "You may look, and not act: " + (
-                "this dashboard is read-only." if self._read_only else "your permission is to read."
-            ), []  # fmt: skip
+            cause = "this dashboard is read-only." if self._read_only else "your permission is to read."
+            return _Answer(403, f"You may look, and not act: {cause}")
         if is_from_elsewhere(scope):
-            return 403, "The request was sent by a page of another site. Open the dashboard, and act there.", []
-        return 0, "", []
+            return _Answer(403, "The request was sent by a page of another site. Open the dashboard, and act there.")
+        return None
 
-    def _ask_for(self, auth: Password | Token, request: Request) -> _Refusal:
-        """Answer a request without a password. The style of the sign-in page is public."""
+    def _ask_for(self, auth: Password | Token, request: Request) -> _Answer | None:
+        """Ask for the password or token; ``None``: it may pass, for the style of the sign-in page is public."""
         if request.method in _SAFE and _path(request.scope).startswith(_STATIC):
             request.scope[_PERMISSION] = "read"
-            return 0, "", []
+            return None
         browser = "text/html" in request.headers.get("accept", "")
-        why = auth.page(request) if browser and isinstance(auth, Token) else auth.what_to_do
-        return 401, why, [(b"www-authenticate", auth.challenge), (b"cache-control", b"no-store")]
+        text = auth.page(request) if browser and isinstance(auth, Token) else auth.what_to_do
+        return _Answer(401, text, ((b"www-authenticate", auth.challenge), (b"cache-control", b"no-store")))
 
 
 def _path(scope: Scope) -> str:

@@ -30,11 +30,11 @@ from cronsensus.stores.base import Store
 from cronsensus.triggers.zones import load_zone
 
 Text = tuple[Any, ...]
-"""A sentence of the catalogue, and what stands in the places of ``{0}``, ``{1}``."""
+"""A sentence of the catalogue, and the values for ``{0}``, ``{1}``."""
 Given = Mapping[str, str]
 PAGE_ZONE = "page_zone"
 """The key of the zone in which people who look at the page read and type times."""
-_PREVIEWED = 20
+_MOST_PREVIEWED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +69,10 @@ class Form:
         button: the verb.
         back: the path to return to.
         hidden: hidden fields, which name the target.
-        seen: the state of the target when the form was shown.
+        seen: the state of the target when the form was shown; another when the form is sent: it is shown again.
         reason: whether a reason must be given.
         fields: what else can be written.
-        asks: fields that must be filled in before there is a preview; sent by GET.
+        asks: fields to fill in before there is a preview; sent by GET.
         rows: the times or runs that it is about, with what would become of each.
         more: how many further rows are not shown.
         refused: why it cannot be done.
@@ -112,10 +112,10 @@ class NoTargetError(LookupError):
 # --- jobs -------------------------------------------------------------------------------------------------------------
 
 
-def job_form(view: JobView, **more: Any) -> Form:
+def job_form(view: JobView, **parts: Any) -> Form:
     """Return a form about a job."""
     name = view.spec.name
-    return Form(back=_job_path(name), hidden={"job": name}, **more)
+    return Form(back=_job_path(name), hidden={"job": name}, **parts)
 
 
 def _job_path(name: str) -> str:
@@ -171,18 +171,18 @@ def _backfill_form(store: Store, values: Given) -> Form:
     view = require_job(store, values.get("job", ""))
     name, now, jobs_zone = view.spec.name, store.now(), zone_of(view.spec.trigger)
     start, end = values.get("from", "").strip(), values.get("to", "").strip() or "now"
-    asks = (Field("from", "From", start or "1d"), Field("to", "To", end))
-    plain: dict[str, Any] = {
+    fields = (Field("from", "From", start or "1d"), Field("to", "To", end))
+    common: dict[str, Any] = {
         "title": ("Backfill {0}", name),
         "consequences": (
             ("Nominal times of the past that have no active or succeeded run are run, one after another.",),
         ),
         "button": "Backfill",
-        "asks": asks,
+        "asks": fields,
         "command": f"cronsensus jobs backfill {name} --from {start or '1d'} --to {end} --dry-run",
     }
     if not start:
-        return job_form(view, **plain, refused=refuse_retired(view) or ("Say from when, and look.",))
+        return job_form(view, **common, refused=refuse_retired(view) or ("Say from when, and look.",))
     try:
         zone = load_zone(values[PAGE_ZONE]) if PAGE_ZONE in values else jobs_zone
         since, until = read_time(start, now, tz=zone, what="From"), read_time(end, now, tz=zone, what="To")
@@ -190,32 +190,32 @@ def _backfill_form(store: Store, values: Given) -> Form:
         plan.require_provable()
         # A shell knows nothing of this page's zone.
         texts = (
-            typed if read_time(typed, now, tz=jobs_zone) == meant else typed_time(meant)
-            for typed, meant in ((start, since), (end, until))
+            typed if read_time(typed, now, tz=jobs_zone) == instant else typed_time(instant)
+            for typed, instant in ((start, since), (end, until))
         )
-        plain["command"] = "cronsensus jobs backfill {} --from {} --to {} --dry-run".format(
+        common["command"] = "cronsensus jobs backfill {} --from {} --to {} --dry-run".format(
             name, *map(shlex.quote, texts)
         )
     except CronsensusError as error:
-        return job_form(view, **plain, refused=("{0}", str(error)))
+        return job_form(view, **common, refused=("{0}", str(error)))
     rows = [
         (
             time,
             ("has {0}: left alone", plan.standing[time].state) if time in plan.standing else ("will run",),
         )
-        for time in plan.times[:_PREVIEWED]
+        for time in plan.times[:_MOST_PREVIEWED]
     ]
     form = job_form(
         view,
         **{
-            **plain,
+            **common,
             "consequences": (
-                *plain["consequences"],
+                *common["consequences"],
                 ("{0} of {1} times would run.", len(plan.missing), len(plan.times)),
             ),
         },
         rows=tuple(rows),
-        more=max(0, len(plan.times) - _PREVIEWED),
+        more=max(0, len(plan.times) - _MOST_PREVIEWED),
         seen=f"{len(plan.missing)} of {len(plan.times)}",
         refused=refuse_retired(view) or (None if plan.missing else ("No time is left to run.",)),
     )
@@ -261,21 +261,23 @@ def find_run(store: Store, values: Given) -> Occurrence:
     return occurrence
 
 
-def run_form(occurrence: Occurrence, seen: str = "", **more: Any) -> Form:
+def run_form(occurrence: Occurrence, seen: str = "", **parts: Any) -> Form:
     """Return a form about a run."""
     return Form(
         back=f"/runs/{occurrence.id}",
         hidden={"run": str(occurrence.id)},
         seen=f"{occurrence.state} {occurrence.attempt}{seen}",
-        **more,
+        **parts,
     )
 
 
 def _cancel_form(store: Store, values: Given) -> Form:
     occurrence = find_run(store, values)
-    runs = occurrence.state == "running"
+    is_running = occurrence.state == "running"
     consequences: tuple[Text, ...] = (
-        ("It runs. It is asked to stop, and is running until it does.",) if runs else ("It waits, and will not run.",),
+        ("It runs. It is asked to stop, and is running until it does.",)
+        if is_running
+        else ("It waits, and will not run.",),
     )
     if occurrence.is_batch and occurrence.parent is None:
         items = store.children([occurrence.id], limit=MOST_ITEMS)[occurrence.id]
@@ -286,7 +288,7 @@ def _cancel_form(store: Store, values: Given) -> Form:
         occurrence,
         title=("Cancel run {0} of {1}", occurrence.id, occurrence.job),
         consequences=consequences,
-        button="Ask it to stop" if runs else "Cancel it",
+        button="Ask it to stop" if is_running else "Cancel it",
         reason=True,
         stops=True,
         refused=("It is {0} already; nothing is left to cancel.", occurrence.state) if occurrence.state.final else None,
@@ -318,8 +320,10 @@ def _retry_failed_form(store: Store, values: Given) -> Form:
         hidden=hidden,
         # Runs that failed since the form was shown are left out.
         seen=f"{len(failures)} {max((run.id for run in failures), default=0)}",
-        rows=tuple((f"{run.id} {run.job}", ("{0}", shorten(why_ended(run), 120))) for run in failures[:_PREVIEWED]),
-        more=max(0, len(failures) - _PREVIEWED),
+        rows=tuple(
+            (f"{run.id} {run.job}", ("{0}", shorten(why_ended(run), 120))) for run in failures[:_MOST_PREVIEWED]
+        ),
+        more=max(0, len(failures) - _MOST_PREVIEWED),
         refused=None if failures else ("Nothing that failed is left.",),
         command=f"cronsensus runs retry --failed{options} --dry-run",
     )
@@ -335,12 +339,14 @@ def _retry_failed(store: Store, values: Given, by: str, why: str) -> str:
 
 
 def _drain_form(store: Store, values: Given) -> Form:
-    wanted = values.get("node", "")
-    node = next((session for session in store.sessions(limit=1000) if session.is_node and session.id == wanted), None)
+    session_id = values.get("node", "")
+    node = next(
+        (session for session in store.sessions(limit=1000) if session.is_node and session.id == session_id), None
+    )
     if node is None:
         raise NoTargetError("There is no such node, or it has ended")
     life = lives_of(store, [node]).get(node.id)
-    gone = life is not None and life.state == "gone"
+    is_gone = life is not None and life.state == "gone"
     return Form(
         title=("Drain {0}", node.node),
         consequences=(
@@ -353,7 +359,7 @@ def _drain_form(store: Store, values: Given) -> Form:
         seen=node.state,
         refused=("It is {0} already.", node.state)
         if node.state != "alive"
-        else (("It is gone; its work is taken over without it.",) if gone else None),
+        else (("It is gone; its work is taken over without it.",) if is_gone else None),
         command=f"cronsensus nodes drain {node.id}",
     )
 
@@ -365,19 +371,19 @@ def _drain(store: Store, values: Given, by: str, why: str) -> str:
 
 def _break_form(store: Store, values: Given) -> Form:
     name = values.get("lock", "")
-    held = store.locks(name=name, limit=200)
-    if not held:
+    locks = store.locks(name=name, limit=200)
+    if not locks:
         raise NoTargetError("There is no such lock, or nobody holds it")
     return Form(
         title=("Break the lock {0}", name),
         consequences=(
-            *(("It is held by {0} under the token {1}.", lock.holder, lock.token) for lock in held[:10]),
+            *(("It is held by {0} under the token {1}.", lock.holder, lock.token) for lock in locks[:10]),
             ("Its holder notices at its next renewal, and may work on until then beside the next one.",),
         ),
         button="Break it",
         back="/locks",
         hidden={"lock": name},
-        seen=" ".join(str(lock.token) for lock in held),
+        seen=" ".join(str(lock.token) for lock in locks),
         reason=True,
         stops=True,
         command=f"cronsensus locks break {name} --reason WHY",
@@ -398,7 +404,7 @@ ACTIONS: Mapping[str, Action] = {
     "drain": Action(_drain_form, _drain),
     "break": Action(_break_form, _break),
 }
-DONE: Mapping[str, str] = {
+DONE_MESSAGES: Mapping[str, str] = {
     "pause": "It is paused.",
     "resume": "It is resumed.",
     "trigger": "It was told to run: this is the run.",

@@ -46,14 +46,14 @@ from cronsensus.security.masking import mask
 from cronsensus.stores.base import Store
 
 _PAGE = 50
-_MOST = 500
-_LOG = 200
+_MOST_ROWS = 500
+_MOST_LOG_LINES = 200
 
 Given = Mapping[str, str]
 
 
 class NotThereError(LookupError):
-    """The object that was asked for does not exist."""
+    """The requested object does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,12 @@ class Read:
     """A path of the API.
 
     Attributes:
-        says: what the answer holds, in a sentence.
+        summary: what the answer holds, in a sentence.
         answer: makes the answer.
         takes: parameters of the query, each with what it means; the first ``needs`` of them are required.
     """
 
-    says: str
+    summary: str
     answer: Callable[[Store, Given], Any]
     takes: Mapping[str, str]
     needs: int = 0
@@ -85,8 +85,8 @@ def fields_of(value: object) -> dict[str, Any]:
 def _jobs(store: Store, query: Given) -> Any:
     limit = _limit(query)
     views = store.jobs(after=query.get("after", ""), limit=limit + 1)
-    more = views[limit - 1].spec.name if len(views) > limit else None
-    return {"jobs": [job_data(view) for view in views[:limit]], "after": more}
+    next_after = views[limit - 1].spec.name if len(views) > limit else None
+    return {"jobs": [job_data(view) for view in views[:limit]], "after": next_after}
 
 
 def _job(store: Store, query: Given) -> Any:
@@ -111,7 +111,7 @@ def _run(store: Store, query: Given) -> Any:
     occurrence = store.occurrence(_number(query, "id") or 0)
     if occurrence is None:
         raise NotThereError("there is no such run; it may have been pruned")
-    report = run_report(store, occurrence, log_lines=_LOG)
+    report = run_report(store, occurrence, log_lines=_MOST_LOG_LINES)
     return {
         **occurrence_data(occurrence),
         "batch": None if report.batch is None else batch_data(report.batch),
@@ -129,13 +129,13 @@ def _why(store: Store, query: Given) -> Any:
 
 
 def _nodes(store: Store, _: Given) -> Any:
-    sessions = [session for session in store.sessions(ended=True, limit=_MOST) if session.is_node]
+    sessions = [session for session in store.sessions(ended=True, limit=_MOST_ROWS) if session.is_node]
     lives = lives_of(store, sessions)
     return {"nodes": [session_data(node, lives.get(node.id)) for node in sessions]}
 
 
 def _locks(store: Store, _: Given) -> Any:
-    return {"locks": [fields_of(lock) for lock in store.locks(limit=_MOST)]}
+    return {"locks": [fields_of(lock) for lock in store.locks(limit=_MOST_ROWS)]}
 
 
 def _trail(store: Store, query: Given) -> Any:
@@ -151,22 +151,22 @@ def _failed(store: Store, query: Given) -> Any:
     return {"groups": [failures_data(group) for group in group_failures(failures)]}
 
 
-_AFTER = {"after": "where the page before ended", "limit": f"most rows (1 to {_MOST}; {_PAGE})"}
+_PAGE_PARAMETERS = {"after": "where the page before ended", "limit": f"most rows (1 to {_MOST_ROWS}; {_PAGE})"}
 READS: Mapping[str, Read] = {
     "health": Read("Whether a node lives, and counts.", _health, {"node": "this node, not just any"}),
-    "jobs": Read("Jobs by name.", _jobs, _AFTER),
+    "jobs": Read("Jobs by name.", _jobs, _PAGE_PARAMETERS),
     "job": Read("A job, its next ten times and what was done to it.", _job, {"name": "its name"}, 1),
     "runs": Read(
         f'Runs. At most {MOST_READ:,} are looked through for an answer: "stopped" says that there may be more.',
         _runs,
-        {**FILTERS, "batch": "only its items", **_AFTER},
+        {**FILTERS, "batch": "only its items", **_PAGE_PARAMETERS},
     ),
     "run": Read("A run with attempts, log and acts; of a batch how far it is.", _run, {"id": "its number"}, 1),
     "failed": Read("What failed and was not run again, by error.", _failed, {"job": "only of this", "since": "1d"}),
     "why": Read("Why a time ran or did not.", _why, {"job": "its name", "at": "a time"}, 2),
     "nodes": Read("Nodes, the newest first, and what is known of their lives.", _nodes, {}),
     "locks": Read("Locks that are held.", _locks, {}),
-    "trail": Read("Who did what, and why; the newest first.", _trail, {**TRAIL_FILTERS, **_AFTER}),
+    "trail": Read("Who did what, and why; the newest first.", _trail, {**TRAIL_FILTERS, **_PAGE_PARAMETERS}),
 }
 
 
@@ -191,8 +191,10 @@ def describe_api(base: str) -> dict[str, Any]:
             {"name": key, "in": "query", "required": at < read.needs, "description": text, "schema": {"type": "string"}}
             for at, (key, text) in enumerate(read.takes.items())
         ]
-        answers = {"200": {"description": read.says, "content": {"application/json": {"schema": {"type": "object"}}}}}
-        paths[f"/api/{name}"] = {"get": {"summary": read.says, "parameters": parameters, "responses": answers}}
+        answers = {
+            "200": {"description": read.summary, "content": {"application/json": {"schema": {"type": "object"}}}}
+        }
+        paths[f"/api/{name}"] = {"get": {"summary": read.summary, "parameters": parameters, "responses": answers}}
     return {
         "openapi": "3.1.0",
         "info": {"title": "cronsensus", "version": "1"},
@@ -207,8 +209,8 @@ def _endpoint(read: Read, store: Callable[[], Store]) -> Callable[[Request], Res
         missing = [key for key in list(read.takes)[: read.needs] if not query.get(key)]
         unknown = [key for key in query if key not in read.takes]
         if missing or unknown:
-            what = f"{missing[0]}= is missing" if missing else f"{unknown[0][:60]!r} is no parameter"
-            return _json({"error": f"{what}; it takes {', '.join(read.takes) or 'none'}"}, 400)
+            problem = f"{missing[0]}= is missing" if missing else f"{unknown[0][:60]!r} is no parameter"
+            return _json({"error": f"{problem}; it takes {', '.join(read.takes) or 'none'}"}, 400)
         try:
             return _json(read.answer(store(), query))
         except NotThereError as error:
@@ -225,8 +227,8 @@ def _json(data: Any, status: int = 200) -> Response:
 
 
 def _limit(query: Given) -> int:
-    wanted = _number(query, "limit")
-    return _PAGE if wanted is None else max(1, min(wanted, _MOST))
+    limit = _number(query, "limit")
+    return _PAGE if limit is None else max(1, min(limit, _MOST_ROWS))
 
 
 def _number(query: Given, name: str) -> int | None:

@@ -15,9 +15,9 @@ from urllib.parse import urlencode
 from cronsensus.audit import audit
 from cronsensus.dashboard import api, reads
 from cronsensus.dashboard.access import Access, App, Auth, may_operate, who_acts
-from cronsensus.dashboard.actions import ACTIONS, DONE, PAGE_ZONE, Form, NoTargetError
+from cronsensus.dashboard.actions import ACTIONS, DONE_MESSAGES, PAGE_ZONE, Form, NoTargetError
 from cronsensus.dashboard.attempt_bars import draw_attempts
-from cronsensus.dashboard.audits import COUNTED, SPANS, Audits
+from cronsensus.dashboard.audits import COUNT_COLUMNS, SPANS, Audits
 from cronsensus.dashboard.batch_bar import draw_segments
 from cronsensus.dashboard.day_cells import day_cells
 from cronsensus.dashboard.forms import FIELD, FormRefusedError, keep_token, read_form, token_for
@@ -32,12 +32,12 @@ from cronsensus.dashboard.language import (
     read_moment,
 )
 from cronsensus.dashboard.live import DATA_OF, TAG, Live, page_tag
-from cronsensus.dashboard.many_runs import MANY
+from cronsensus.dashboard.many_runs import MANY_RUNS_ACTIONS
 from cronsensus.dashboard.now import By, read_now_page
 from cronsensus.dashboard.numbers import count_nodes, read_nodes
 from cronsensus.dashboard.page_zone import CHOSEN, PageZone, choose_zone
 from cronsensus.dashboard.passwords import from_environment
-from cronsensus.dashboard.past import READ, draw_calendar, plot_durations
+from cronsensus.dashboard.past import MOST_READ, draw_calendar, plot_durations
 from cronsensus.dashboard.queue import SPAN, read_queue_page
 from cronsensus.dashboard.recent import Recent
 from cronsensus.dashboard.run_again import run_again
@@ -56,7 +56,7 @@ from cronsensus.errors import (
 from cronsensus.insight.batches import batch_view
 from cronsensus.insight.clock_changes import zone_of
 from cronsensus.insight.definition_words import list_changes, list_policies
-from cronsensus.insight.failures import MOST, group_failures, open_failures
+from cronsensus.insight.failures import MOST_FAILURES, group_failures, open_failures
 from cronsensus.insight.graph import graph_of
 from cronsensus.insight.ledger import ledger_page
 from cronsensus.insight.lookup import require_job
@@ -98,18 +98,18 @@ except ImportError as error:
     ) from error
 
 _HERE = Path(__file__).parent
-_RUNS = 12
-_LOG = 200
+_MOST_RUNS = 12
+_MOST_LOG_LINES = 200
 _MOST_LOCKS = 200
-_TRAIL = 50
+_MOST_TRAIL = 50
 _LONGEST_REASON = 1000
-_CHANGES = 12
-_LINES = 50
-_SHOWS = re.compile(r"\bcronsensus runs show ([0-9]{1,18})\b")
+_MOST_CHANGES = 12
+_MOST_LINES = 50
+_SHOW_COMMAND = re.compile(r"\bcronsensus runs show ([0-9]{1,18})\b")
 _NO_PAGE = "There is no such page"
-_YEAR = 365 * 24 * 3600
-_NO_TAG = 'data-seen=""'
-_SAID = (
+_YEAR_SECONDS = 365 * 24 * 3600
+_EMPTY_TAG = 'data-seen=""'
+_FILTERS_OF_LANGUAGE = (
     "clock",
     "minute",
     "precise",
@@ -196,7 +196,7 @@ class _Pages:
         self._audits = Audits()
         self._acting = threading.Lock()
         code = source if isinstance(source, Scheduler) else None
-        self._actions = {**ACTIONS, **MANY, "trigger": run_now(code), "retry": run_again()}
+        self._actions = {**ACTIONS, **MANY_RUNS_ACTIONS, "trigger": run_now(code), "retry": run_again()}
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(_HERE / "templates"),
             autoescape=True,
@@ -208,7 +208,7 @@ class _Pages:
             shorten=shorten, json=dumps_masked, stamp=_stamp, exact=_exact, strip=strip_svg,
             linked=_linked, list_changes=list_changes, item_key=shown_key, segments=draw_segments,
             graph_svg=graph_svg, day_cells=day_cells, rule_words=rule_words, night_link=night_link,
-            **{name: _make_filter(name) for name in _SAID},
+            **{name: _make_filter(name) for name in _FILTERS_OF_LANGUAGE},
         )  # fmt: skip
 
     @property
@@ -225,19 +225,19 @@ class _Pages:
         return self._page(request, "now.html", page.now, page=page, all=everything, command="cronsensus doctor")
 
     def jobs(self, request: Request) -> Response:
-        words = request.query_params.get("q", "").strip()[:200]
+        query = request.query_params.get("q", "").strip()[:200]
         store = self.store
         # The same field finds jobs and runs: nobody remembers which of two fields takes the number.
-        if (number := _number(words)) is not None and store.occurrence(number) is not None:
+        if (number := _number(query)) is not None and store.occurrence(number) is not None:
             return RedirectResponse(f"{_base(request)}/runs/{number}", 303)
         after = request.query_params.get("after", "")[:400]
         only = request.query_params.get("only", "")
-        page = reads.read_job_page(store, self._index, after=after, words=words, only=only)
-        more = urlencode({"q": words, "only": only, "after": page.more}) if page.more else ""
+        page = reads.read_job_page(store, self._index, after=after, words=query, only=only)
+        next_query = urlencode({"q": query, "only": only, "after": page.more}) if page.more else ""
         return self._page(
-            request, "jobs.html", store.now(), page=page, words=words, only=only, after=after, more=more,
-            chips=[(one, urlencode({"q": words, "only": one})) for one in ("", *reads.ONLY)],
-            counts=store.counts(), length=reads.STRIP, command="cronsensus jobs list",
+            request, "jobs.html", store.now(), page=page, words=query, only=only, after=after, more=next_query,
+            chips=[(only, urlencode({"q": query, "only": only})) for only in ("", *reads.JOB_FILTERS)],
+            counts=store.counts(), length=reads.STRIP_LENGTH, command="cronsensus jobs list",
         )  # fmt: skip
 
     def job(self, request: Request) -> Response:
@@ -247,24 +247,26 @@ class _Pages:
         fires = trigger is not None and view.retired_at is None and view.spec.keeper is None
         before = request.query_params.get("before", "")
         after = _number(before)
-        past = store.last_of([name], limit=READ).get(name, Past())
-        row = reads.make_job_row(view, replace(past, glances=past.glances[: reads.MEASURED]), now)
-        runs = store.occurrences(OccurrenceFilter(job=name), after=after, limit=_RUNS + 1)
+        past = store.last_of([name], limit=MOST_READ).get(name, Past())
+        row = reads.make_job_row(view, replace(past, glances=past.glances[: reads.MOST_MEASURED]), now)
+        runs = store.occurrences(OccurrenceFilter(job=name), after=after, limit=_MOST_RUNS + 1)
         zone = zone_of(trigger)
-        whole = graph_of(rules_of(every_edge(store)))
-        downstream = [one for one, rules in whole.rules.items() if any(rule.job == name for rule in rules)]
+        full_graph = graph_of(rules_of(every_edge(store)))
+        downstream = [
+            dependent for dependent, rules in full_graph.rules.items() if any(rule.job == name for rule in rules)
+        ]
         times = next_times(trigger, now, 10, zone) if fires and trigger is not None else []
-        acts = store.trail(target=name, limit=_CHANGES)
+        acts = store.trail(target=name, limit=_MOST_CHANGES)
         return self._page(
-            request, "job.html", now, before=whole.rules.get(name, ()), behind=downstream, view=view, row=row,
+            request, "job.html", now, before=full_graph.rules.get(name, ()), downstream=downstream, view=view, row=row,
             zone=zone,
             calendar=draw_calendar(past, now, _zone(request, zone).zone), plot=plot_durations(past, row.p50, row.p95),
             eras=_other_eras(store.history(name).eras, acts), trail=acts, policies=list_policies(view.spec),
             times=times,
-            runs=runs[:_RUNS], reasons=any(why_ended(run) for run in runs[:_RUNS]),
-            earlier=runs[_RUNS - 1].id if len(runs) > _RUNS else None,
+            runs=runs[:_MOST_RUNS], reasons=any(why_ended(run) for run in runs[:_MOST_RUNS]),
+            earlier=runs[_MOST_RUNS - 1].id if len(runs) > _MOST_RUNS else None,
             args=view.spec.args, kwargs=view.spec.kwargs,
-            length=reads.STRIP, command=f"cronsensus jobs show {name}",
+            length=reads.STRIP_LENGTH, command=f"cronsensus jobs show {name}",
         )  # fmt: skip
 
     def ledger(self, request: Request) -> Response:
@@ -275,42 +277,45 @@ class _Pages:
         view = require_job(store, request.query_params.get("job", ""))
         name, now, zone = view.spec.name, store.now(), zone_of(view.spec.trigger)
         at = request.query_params.get("at", "").strip()[:80]
-        asked = read_moment(at, now, _zone(request, zone).zone) if at else None
+        moment = read_moment(at, now, _zone(request, zone).zone) if at else None
         until = read_moment(request.query_params.get("until", "")[:80], now, UTC) or now
-        page = ledger_page(store, view, view.created_at, until, now=now, limit=_LINES)
+        page = ledger_page(store, view, view.created_at, until, now=now, limit=_MOST_LINES)
         older = "" if page.more_before is None else urlencode({"job": name, "until": page.more_before.isoformat()})
         return self._page(
-            request, "ledger.html", now, 400 if at and asked is None else 200,
-            view=view, zone=zone, at=at, unreadable=bool(at) and asked is None,
-            sentences=explain_time(store, view, asked).sentences if asked is not None else (),
+            request, "ledger.html", now, 400 if at and moment is None else 200,
+            view=view, zone=zone, at=at, unreadable=bool(at) and moment is None,
+            sentences=explain_time(store, view, moment).sentences if moment is not None else (),
             report=audit(store, jobs=(name,), since=now - reads.DAY), lines=page.lines[::-1], older=older,
             command=f"cronsensus audit {name} --from 1d",
         )  # fmt: skip
 
     def _audit(self, request: Request) -> Response:
         store, span = self.store, request.query_params.get("span", "")
-        made = self._audits.make_audit(store, span) if span in SPANS else None
-        audited = made or self._audits.last
+        new_audit = self._audits.make_audit(store, span) if span in SPANS else None
+        audited = new_audit or self._audits.last
         return self._page(
-            request, "audit.html", store.now(), audited=audited, busy=span in SPANS and made is None,
-            spans=SPANS, columns=COUNTED, trouble={"failed", "missed", "duplicates"},
+            request, "audit.html", store.now(), audited=audited, busy=span in SPANS and new_audit is None,
+            spans=SPANS, columns=COUNT_COLUMNS, trouble={"failed", "missed", "duplicates"},
             command="cronsensus audit --from " + (audited.span if audited is not None else "1d"),
         )  # fmt: skip
 
     def runs(self, request: Request) -> Response:
         """Show the runs that match the query."""
-        store, given = self.store, dict(request.query_params)
-        now, after = store.now(), _number(given.get("after", ""))
+        store, query = self.store, dict(request.query_params)
+        now, after = store.now(), _number(query.get("after", ""))
         try:
-            search, wrong = read_search(given, now, batch=_number(given.get("batch", "")), zone=_zone(request).zone), ""
+            search, problem = (
+                read_search(query, now, batch=_number(query.get("batch", "")), zone=_zone(request).zone),
+                "",
+            )
         except InvalidOption as error:
-            search, wrong = RunSearch(), str(error)
+            search, problem = RunSearch(), str(error)
         page = list_runs(store, search, after=after, limit=reads.PAGE)
         return self._page(
-            request, "runs.html", now, 400 if wrong else 200, page=page, wanted=search, given=given, after=after,
-            wrong=wrong, more="" if page.after is None else list_path(given, after=str(page.after)),
-            filtered=list_path(given) != "/runs", list_path=list_path, origins=[str(one) for one in Origin],
-            still=page.read > 2 * reads.PAGE, command=list_command(given),
+            request, "runs.html", now, 400 if problem else 200, page=page, wanted=search, given=query, after=after,
+            wrong=problem, more="" if page.after is None else list_path(query, after=str(page.after)),
+            filtered=list_path(query) != "/runs", list_path=list_path, origins=[str(one) for one in Origin],
+            still=page.read > 2 * reads.PAGE, command=list_command(query),
         )  # fmt: skip
 
     def run(self, request: Request) -> Response:
@@ -321,14 +326,14 @@ class _Pages:
             return self._missing(request, "There is no such run")
         view = store.job(occurrence.job)
         words, attempt = request.query_params.get("log", "").strip()[:200], request.query_params.get("attempt", "")
-        report = run_report(store, occurrence, log_lines=_LOG, keep=_log_filter(words, _number(attempt)))
+        report = run_report(store, occurrence, log_lines=_MOST_LOG_LINES, keep=_log_filter(words, _number(attempt)))
         same = OccurrenceFilter(job=occurrence.job, parent=occurrence.parent)
         # The neighbours of a batch may be items: its own, or those of the batch before, which is then shown.
         before, following = (
             [
                 number
-                for beside in store.occurrences(same, after=occurrence.id, limit=1, newest_first=newest)
-                if (number := beside.id if occurrence.parent else beside.parent or beside.id) != occurrence.id
+                for neighbour in store.occurrences(same, after=occurrence.id, limit=1, newest_first=newest)
+                if (number := neighbour.id if occurrence.parent else neighbour.parent or neighbour.id) != occurrence.id
             ]
             for newest in (True, False)
         )
@@ -353,17 +358,17 @@ class _Pages:
         batch = None if number is None else store.occurrence(number)
         if batch is None:
             return self._missing(request, "There is no such run")
-        given, state = request.query_params.get("after", ""), request.query_params.get("state", "")
+        after, state = request.query_params.get("after", ""), request.query_params.get("state", "")
         states = (State(state),) if state in STATES_OF_ITEMS else ()
         items = store.occurrences(
             OccurrenceFilter(parent=number, states=states), limit=reads.PAGE + 1, newest_first=False,
-            after=_number(given),
+            after=_number(after),
         )  # fmt: skip
-        more = {"state": state} if states else {}
+        more_query = {"state": state} if states else {}
         return self._page(
             request, "items.html", store.now(), one=batch, items=items[: reads.PAGE], state=state if states else "",
             batch=batch_view(store, batch, store.runs(batch.id), store.now()),
-            more=urlencode({**more, "after": items[reads.PAGE - 1].id}) if len(items) > reads.PAGE else "",
+            more=urlencode({**more_query, "after": items[reads.PAGE - 1].id}) if len(items) > reads.PAGE else "",
             command=f"cronsensus runs list --batch {number}" + (f" --state {state}" if states else ""),
         )  # fmt: skip
 
@@ -381,19 +386,19 @@ class _Pages:
         span = request.query_params.get("since", "")[:20] or "1d"
         now = store.now()
         try:
-            since, wrong = read_time(span, now, what="since"), ""
+            since, problem = read_time(span, now, what="since"), ""
         except CronsensusError as error:
-            since, span, wrong = now - reads.DAY, "1d", str(error)
+            since, span, problem = now - reads.DAY, "1d", str(error)
         failures = open_failures(store, job=job or None, since=since)
         return self._page(
-            request, "failed.html", now, 400 if wrong else 200,
-            groups=group_failures(failures), total=len(failures), most=MOST, job=job, since=span,
-            wrong=wrong, command=f"cronsensus runs failed --since {span}",
+            request, "failed.html", now, 400 if problem else 200,
+            groups=group_failures(failures), total=len(failures), most=MOST_FAILURES, job=job, since=span,
+            wrong=problem, command=f"cronsensus runs failed --since {span}",
         )  # fmt: skip
 
     def queue(self, request: Request) -> Response:
-        given = request.query_params.get("after", "")
-        after = _number(given)
+        after_text = request.query_params.get("after", "")
+        after = _number(after_text)
         page = read_queue_page(self.store, after)
         return self._page(
             request, "queue.html", page.now, page=page, after=after, span=SPAN.seconds // 60,
@@ -403,10 +408,10 @@ class _Pages:
     def graph(self, request: Request) -> Response:
         store = self.store
         now, job = store.now(), request.query_params.get("job", "")[:400]
-        whole = graph_of(rules_of(every_edge(store)))
-        asked = request.query_params.get("at", "").strip()[:80]
-        at = read_moment(asked, now, UTC) if asked else None
-        page = graph_page(store, whole, job, at)
+        full_graph = graph_of(rules_of(every_edge(store)))
+        at_text = request.query_params.get("at", "").strip()[:80]
+        at = read_moment(at_text, now, UTC) if at_text else None
+        page = graph_page(store, full_graph, job, at)
         return self._page(
             request, "graph.html", now, page=page, job=job, most=MOST_JOBS,
             command="cronsensus graph" + (f" --job {job}" if job else ""),
@@ -422,20 +427,20 @@ class _Pages:
 
     def trail(self, request: Request) -> Response:
         store = self.store
-        asked = {name: request.query_params.get(name, "").strip()[:400] for name in TRAIL_FILTERS}
-        after, now, wrong = _number(request.query_params.get("before", "")), store.now(), ""
+        query = {name: request.query_params.get(name, "").strip()[:400] for name in TRAIL_FILTERS}
+        after, now, problem = _number(request.query_params.get("before", "")), store.now(), ""
         try:
-            search = read_trail_search(asked, now, _zone(request).zone)
+            search = read_trail_search(query, now, _zone(request).zone)
         except CronsensusError as error:
-            search, wrong = read_trail_search({"target": asked["target"]}, now), str(error)
-        page = list_trail(store, search, after=after, limit=_TRAIL)
-        kept = {name: text for name, text in asked.items() if text}
-        typed = [f"{'' if name == 'target' else f'--{name} '}{shlex.quote(text)}" for name, text in kept.items()]
+            search, problem = read_trail_search({"target": query["target"]}, now), str(error)
+        page = list_trail(store, search, after=after, limit=_MOST_TRAIL)
+        filters = {name: text for name, text in query.items() if text}
+        options = [f"{'' if name == 'target' else f'--{name} '}{shlex.quote(text)}" for name, text in filters.items()]
         return self._page(
-            request, "trail.html", now, 400 if wrong else 200, page=page, given=asked, filtered=bool(kept), wrong=wrong,
-            most_read=TRAIL_READ,
-            more="" if page.after is None else urlencode({"before": page.after, **kept}),
-            command=" ".join(["cronsensus trail", *typed]),
+            request, "trail.html", now, 400 if problem else 200, page=page, given=query, filtered=bool(filters),
+            wrong=problem, most_read=TRAIL_READ,
+            more="" if page.after is None else urlencode({"before": page.after, **filters}),
+            command=" ".join(["cronsensus trail", *options]),
         )  # fmt: skip
 
     # --- acting -------------------------------------------------------------------------------------------------------
@@ -450,7 +455,7 @@ class _Pages:
         return self._form(request, action.form(self.store, _given(request) | {PAGE_ZONE: _zone(request).name}))
 
     async def run_action(self, request: Request) -> Response:
-        """Do it, if what the form showed still stands."""
+        """Carry out an action, if its target has not changed since the form was shown."""
         fields = await read_form(request)
         return await run_in_threadpool(self._act_alone, request, fields)
 
@@ -466,28 +471,30 @@ class _Pages:
             return self._missing(request, _NO_PAGE)
         store = self.store
         form = action.form(store, fields)
-        why = fields.get("reason", "").strip()[:_LONGEST_REASON]
-        wrong = None
+        reason = fields.get("reason", "").strip()[:_LONGEST_REASON]
+        problem = None
         if form.refused is not None:
-            wrong = form.refused
+            problem = form.refused
         elif fields.get("seen", "") != form.seen:
-            wrong = ("It has changed since this form was opened. Look again.",)
-        elif form.reason and not why:
-            wrong = ("Say why, in a few words: whoever finds it wants to know.",)
-        if wrong is not None:
-            return self._form(request, form, wrong, 409)
+            problem = ("It has changed since this form was opened. Look again.",)
+        elif form.reason and not reason:
+            problem = ("Say why, in a few words: whoever finds it wants to know.",)
+        if problem is not None:
+            return self._form(request, form, problem, 409)
         try:
-            path = action.carry_out(store, fields, who_acts(request.scope), why)
+            path = action.carry_out(store, fields, who_acts(request.scope), reason)
         except (InvalidOption, InvalidPayload, InvalidTransition) as error:
             return self._form(request, form, ("{0}", str(error)), 409)
         store.notify()
         separator = "&" if "?" in path else "?"
         return RedirectResponse(f"{_base(request)}{path}{separator}{urlencode({'did': name})}", 303)
 
-    def _form(self, request: Request, form: Form, wrong: tuple[Any, ...] | None = None, status: int = 200) -> Response:
+    def _form(
+        self, request: Request, form: Form, problem: tuple[Any, ...] | None = None, status: int = 200
+    ) -> Response:
         token = token_for(request)
         response = self._page(
-            request, "form.html", self.store.now(), status, form=form, wrong=wrong, token=token, field=FIELD,
+            request, "form.html", self.store.now(), status, form=form, wrong=problem, token=token, field=FIELD,
             action=request.path_params["action"], command=form.command,
         )  # fmt: skip
         keep_token(request, response, token, _base(request))
@@ -516,29 +523,33 @@ class _Pages:
         if status != STORE_AWAY:
             title = "This cannot be shown" if status == 500 else "The address asks for something that cannot be"
             return self._missing(request, title, mask(str(error)), status)
-        what, _, then = mask(str(error)).partition("; ")
-        return self._page(request, "away.html", None, 503, what=what, then=then, command="cronsensus doctor")
+        happened, _, next_command = mask(str(error)).partition("; ")
+        return self._page(
+            request, "away.html", None, 503, what=happened, then=next_command, command="cronsensus doctor"
+        )
 
     def _missing(self, request: Request, title: str, detail: str = "", status: int = 404) -> Response:
-        known = {
+        details = {
             "title": title,
             "detail": detail,
             "gone": status == 404 and title != _NO_PAGE,
             "command": "cronsensus jobs list",
         }
-        return self._page(request, "missing.html", None, status, **known)
+        return self._page(request, "missing.html", None, status, **details)
 
     # --- as HTML ------------------------------------------------------------------------------------------------------
 
     def _page(self, request: Request, template: str, now: datetime | None, status: int = 200, **data: Any) -> Response:
-        asked = request.query_params.get("lang")
-        language = choose_language(asked, request.cookies.get(COOKIE), request.headers.get("accept-language", ""))
+        chosen_language = request.query_params.get("lang")
+        language = choose_language(
+            chosen_language, request.cookies.get(COOKIE), request.headers.get("accept-language", "")
+        )
         base = _base(request)
         namespace = self._source.settings.value("namespace") if isinstance(self._source, Scheduler) else (
             self._source.namespace
         )  # fmt: skip
         zone = _zone(request, data.get("zone"))
-        words = {"zone": zone, "t": Words(language, now, zone.zone)}
+        language_and_zone = {"zone": zone, "t": Words(language, now, zone.zone)}
         text = self._templates.get_template(template).render(
             base=base,
             here=template.partition(".")[0],
@@ -547,21 +558,21 @@ class _Pages:
             switch=lambda name, value: _switched(request, name, value),
             acts=may_operate(request.scope),
             live=self._live,
-            done=DONE.get(request.query_params.get("did", "")),
+            done=DONE_MESSAGES.get(request.query_params.get("did", "")),
             do=lambda action, **target: f"{base}/do/{action}?{urlencode(target)}",
             job_link=lambda name: f"{base}/job?{urlencode({'name': name})}",
-            **data | words,
+            **data | language_and_zone,
         )
         tag, data_of = page_tag(text), "" if now is None else now.isoformat()
-        text = text.replace(_NO_TAG, f'data-seen="{tag}"', 1)
+        text = text.replace(_EMPTY_TAG, f'data-seen="{tag}"', 1)
         headers = {"cache-control": "no-store", "vary": "accept-language, cookie", TAG: tag, DATA_OF: data_of}
         response = HTMLResponse(text, status, headers=headers)
-        kept = [(COOKIE, language)] if asked == language else []
-        kept += [(CHOSEN, zone.choice)] if request.query_params.get("zone") == zone.choice else []
-        for name, value in kept:
+        cookies = [(COOKIE, language)] if chosen_language == language else []
+        cookies += [(CHOSEN, zone.choice)] if request.query_params.get("zone") == zone.choice else []
+        for name, value in cookies:
             secure = request.url.scheme == "https"
             response.set_cookie(
-                name, value, max_age=_YEAR, path=base or "/", httponly=True, samesite="lax", secure=secure
+                name, value, max_age=_YEAR_SECONDS, path=base or "/", httponly=True, samesite="lax", secure=secure
             )
         return response
 
@@ -589,8 +600,8 @@ def _make_filter(name: str) -> Any:
 
 def _given(request: Request) -> dict[str, str]:
     """Return the query of a request; the ids of ticked runs are joined into a text."""
-    given = dict(request.query_params)
-    return given | {"runs": " ".join(request.query_params.getlist("runs"))} if "runs" in given else given
+    query = dict(request.query_params)
+    return query | {"runs": " ".join(request.query_params.getlist("runs"))} if "runs" in query else query
 
 
 def _number(text: str) -> int | None:
@@ -606,7 +617,7 @@ def _base(request: Request) -> str:
 def _other_eras(eras: Sequence[Era], acts: Sequence[TrailEntry]) -> list[Era]:
     """Return the eras that no entry of the trail covers, the newest first."""
     in_trail = {act.at for act in acts if act.action == "define"}
-    return [era for era in reversed(eras) if era.since not in in_trail][:_CHANGES]
+    return [era for era in reversed(eras) if era.since not in in_trail][:_MOST_CHANGES]
 
 
 def _steps(occurrence: Occurrence, started: datetime | None) -> list[tuple[str, datetime | None, timedelta | None]]:
@@ -622,18 +633,18 @@ def _steps(occurrence: Occurrence, started: datetime | None) -> list[tuple[str, 
         ("Finished", occurrence.finished_at),
     ]
     steps: list[tuple[str, datetime | None, timedelta | None]] = []
-    before: datetime | None = None
+    previous: datetime | None = None
     for name, at in stations:
-        steps.append((name, at, None if at is None or before is None else at - before))
-        before = at or before
+        steps.append((name, at, None if at is None or previous is None else at - previous))
+        previous = at or previous
     return steps
 
 
-def _log_filter(words: str, attempt: int | None) -> Callable[[LogEntry], bool] | None:
+def _log_filter(text: str, attempt: int | None) -> Callable[[LogEntry], bool] | None:
     """Return which lines of a log are shown; ``None``: all."""
-    if not words and attempt is None:
+    if not text and attempt is None:
         return None
-    lowered = words.lower()
+    lowered = text.lower()
     return lambda entry: attempt in {None, entry[1]} and lowered in f"{entry[2].level} {entry[2].text}".lower()
 
 
@@ -644,7 +655,7 @@ def _result(occurrence: Occurrence) -> str:
 def _linked(text: str, base: str) -> str:
     """Return a sentence as HTML; a command that shows a run becomes a link to its page."""
     escaped = str(markupsafe.escape(text))
-    return markupsafe.Markup(_SHOWS.sub(rf'<a href="{markupsafe.escape(base)}/runs/\1">\g<0></a>', escaped))  # noqa: S704 - escaped
+    return markupsafe.Markup(_SHOW_COMMAND.sub(rf'<a href="{markupsafe.escape(base)}/runs/\1">\g<0></a>', escaped))  # noqa: S704 - escaped
 
 
 def _exact(instant: datetime) -> str:

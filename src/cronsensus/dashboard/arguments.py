@@ -18,7 +18,7 @@ from cronsensus.payload.codec import dumps
 
 Kind = Literal["text", "number", "choice", "json"]
 PREFIX = "arg."
-_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_NAMED_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Parameter:
 def parameters_of(function: Callable[..., Any], *, executor: str) -> list[Parameter] | None:
     """Return the parameters of a job's function, without its ``Run``; ``None``: a form cannot have all of them."""
     signature = inspect_function(function, name="job", executor=executor).signature
-    if signature is None or any(parameter.kind not in _NAMED for parameter in signature.parameters.values()):
+    if signature is None or any(parameter.kind not in _NAMED_KINDS for parameter in signature.parameters.values()):
         return None
     try:
         hints = typing.get_type_hints(function)
@@ -50,15 +50,15 @@ def parameters_of(function: Callable[..., Any], *, executor: str) -> list[Parame
 
 def own_arguments(parameters: list[Parameter], spec: JobSpec) -> dict[str, str]:
     """Return what a job's definition passes, as texts of the fields."""
-    own = dict(zip((parameter.name for parameter in parameters), spec.args, strict=False)) | spec.kwargs
+    by_name = dict(zip((parameter.name for parameter in parameters), spec.args, strict=False)) | spec.kwargs
     kinds = {parameter.name: parameter.kind for parameter in parameters}
     return {
         PREFIX + name: value if kinds.get(name) == "text" and isinstance(value, str) else _text(value)
-        for name, value in own.items()
+        for name, value in by_name.items()
     }
 
 
-def read_arguments(parameters: list[Parameter], given: Mapping[str, str]) -> dict[str, Any]:
+def read_arguments(parameters: list[Parameter], fields: Mapping[str, str]) -> dict[str, Any]:
     """Return the arguments from the fields; an empty field is left out.
 
     Raises:
@@ -66,7 +66,7 @@ def read_arguments(parameters: list[Parameter], given: Mapping[str, str]) -> dic
     """
     arguments = {}
     for parameter in parameters:
-        text = given.get(PREFIX + parameter.name, "")
+        text = fields.get(PREFIX + parameter.name, "")
         if parameter.kind != "text":
             text = text.strip()
         if not text:
@@ -87,17 +87,17 @@ def _value(parameter: Parameter, text: str) -> Any:
     try:
         value = json.loads(text)
     except ValueError:
-        value = _WRONG
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value is _WRONG or parameter.kind == "choice" or (parameter.kind == "number" and not number):
-        wanted = " or ".join(parameter.choices) or (
+        value = _NOT_JSON
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is _NOT_JSON or parameter.kind == "choice" or (parameter.kind == "number" and not is_number):
+        expected = " or ".join(parameter.choices) or (
             "a number" if parameter.kind == "number" else "JSON, such as [1, 2]"
         )
-        raise InvalidOption(f"{parameter.name!r} takes {wanted}, not {text[:60]!r}")
+        raise InvalidOption(f"{parameter.name!r} takes {expected}, not {text[:60]!r}")
     return value
 
 
-_WRONG = object()
+_NOT_JSON = object()
 
 
 def _parameter(parameter: inspect.Parameter, hint: Any) -> Parameter:
@@ -118,9 +118,9 @@ def _choices(hint: Any) -> tuple[str, ...] | None:
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return tuple(_text(member.value) for member in hint)
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
-        several = [_choices(option) for option in typing.get_args(hint) if option is not type(None)]
-        if len(several) == 1 and several[0] is not None:
-            return (*several[0], "null")
+        choices_of_options = [_choices(option) for option in typing.get_args(hint) if option is not type(None)]
+        if len(choices_of_options) == 1 and choices_of_options[0] is not None:
+            return (*choices_of_options[0], "null")
     return None
 
 

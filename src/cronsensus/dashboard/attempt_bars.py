@@ -11,12 +11,12 @@ from cronsensus.model.occurrence import RunView
 HEAD, ROW = 24, 34
 MOST_BARS = 12
 _LEFT, _WIDTH = 2.0, 80.0
-"""Behind the last bar there is room for a word."""
-_THIN = 0.4
-_KINDS = {"succeeded": "ok", "failed": "fail", "retry": "retry", "crashed": "crash", None: "run"}
+"""The margin, and the width of the bars: after the last bar there is room for a word."""
+_LEAST_WIDTH = 0.4
+_KIND_OF_END = {"succeeded": "ok", "failed": "fail", "retry": "retry", "crashed": "crash", None: "run"}
 _STEPS = tuple(
-    timedelta(seconds=one)
-    for one in (0.001, 0.005, 0.02, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 86400, 7 * 86400)
+    timedelta(seconds=seconds)
+    for seconds in (0.001, 0.005, 0.02, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 86400, 7 * 86400)
 )
 _MOST_TICKS = 6
 
@@ -35,7 +35,7 @@ class AttemptBar:
 
 @dataclass(frozen=True, slots=True)
 class AttemptBars:
-    """The picture; ``ticks``: where a time since the beginning stands; ``hidden``: attempts before the first bar."""
+    """The picture; ``ticks``: positions of times since the beginning; ``hidden``: attempts before the first bar."""
 
     bars: tuple[AttemptBar, ...]
     ticks: tuple[tuple[float, timedelta], ...]
@@ -46,23 +46,23 @@ class AttemptBars:
 
 def draw_attempts(attempts: Sequence[RunView], now: datetime) -> AttemptBars | None:
     """Return the last attempts that did something, to scale; ``None``: fewer than two did."""
-    tried = [attempt for attempt in attempts if attempt.end != "snoozed"]
-    shown = tried[-MOST_BARS:]
+    did_something = [attempt for attempt in attempts if attempt.end != "snoozed"]
+    shown = did_something[-MOST_BARS:]
     if len(shown) < 2:
         return None
     begin = min(run.started_at for run in shown)
     span = max(max(run.finished_at or now for run in shown) - begin, timedelta(milliseconds=1))
-    step = next((run for run in _STEPS if span / run <= _MOST_TICKS), span)
+    step = next((step for step in _STEPS if span / step <= _MOST_TICKS), span)
     bars: list[AttemptBar] = []
-    before: RunView | None = None
+    previous: RunView | None = None
     for number, run in enumerate(shown):
         x = _LEFT + _WIDTH * ((run.started_at - begin) / span)
-        width = max(_THIN, _WIDTH * (((run.finished_at or now) - run.started_at) / span))
-        gap = None if before is None or before.finished_at is None else run.started_at - before.finished_at
-        kind = _KINDS.get(run.end, "skip")
+        width = max(_LEAST_WIDTH, _WIDTH * (((run.finished_at or now) - run.started_at) / span))
+        gap = None if previous is None or previous.finished_at is None else run.started_at - previous.finished_at
+        kind = _KIND_OF_END.get(run.end, "skip")
         bars.append(AttemptBar(run, kind, round(x, 2), round(width, 2), HEAD + ROW * number, gap))
-        before = run
+        previous = run
     ticks = tuple(
         (round(_LEFT + _WIDTH * (step * number / span), 2), step * number) for number in range(1, int(span / step) + 1)
     )
-    return AttemptBars(tuple(bars), ticks, begin, HEAD + ROW * len(bars), len(tried) - len(shown))
+    return AttemptBars(tuple(bars), ticks, begin, HEAD + ROW * len(bars), len(did_something) - len(shown))

@@ -22,12 +22,12 @@ from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence
 from cronsensus.model.states import Reason, State
 
-UNDECIDED = timedelta(seconds=30)
+UNDECIDED_AFTER = timedelta(seconds=30)
 """How late a nominal time is overdue that no node has decided."""
-_RANK = ("fail", "stuck", "items", "gone", "miss", "blocked", "overdue", "slow", "late")
+_WORST_FIRST = ("fail", "stuck", "items", "gone", "miss", "blocked", "overdue", "slow", "late")
 FAILED_ITEMS = 100
 """Failed items of a batch that are counted at most."""
-_MEASURED = 5
+_ENOUGH_RUNS = 5
 """Runs that must have succeeded before a run is called slower than usual."""
 _JITTER = timedelta(seconds=10)
 _AT_A_GATE = frozenset({Reason.UPSTREAM_FAILED, Reason.UPSTREAM_SKIPPED, Reason.UPSTREAM_MISSING, Reason.UPSTREAM_LATE})
@@ -48,7 +48,7 @@ class Attention:
         example: a run that shows it, mostly the newest.
         usual: the usual duration, or the limit that is set.
         blocked: jobs that did not run because this job failed.
-        ended: ``text`` does not say when.
+        ended: its session has ended: ``text`` names no time, so ``at`` is shown.
         recovered: the job has succeeded since.
         elsewhere: only another program can run it.
     """
@@ -78,7 +78,7 @@ class Attention:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Facts:
     """What was read from the store.
 
     Attributes:
@@ -103,32 +103,32 @@ class Seen:
     failed_items: Mapping[int, int]
 
 
-def find_attention(seen: Seen) -> list[Attention]:
+def find_attention(facts: Facts) -> list[Attention]:
     """Return what needs people, the worst first; jobs that have recovered come last."""
-    failures = list(_find_failures(seen))
-    open_ = {failure.name for failure in failures if not failure.recovered}
-    blocked = _find_blocked(seen, open_)
+    failures = list(_find_failures(facts))
+    failing = {failure.name for failure in failures if not failure.recovered}
+    blocked = _find_blocked(facts, failing)
     attention = [_with_blocked(failure, blocked) for failure in failures]
     attention += [
         Attention(kind="blocked", name=job, at=glance.due_at, text=glance.reason or "", example=glance)
-        for root, some in blocked.items()
-        if root not in open_
-        for job, glance in some
+        for root, blocked_runs in blocked.items()
+        if root not in failing
+        for job, glance in blocked_runs
     ]
-    for find in (_find_missed, _find_overdue, _find_running, _find_waiting, _find_items, _find_gone):
-        attention += find(seen)
-    return sorted(attention, key=lambda entry: (entry.recovered, _RANK.index(entry.kind), -entry.at.timestamp()))
+    for find_one in (_find_missed, _find_overdue, _find_running, _find_waiting, _find_items, _find_gone):
+        attention += find_one(facts)
+    return sorted(attention, key=lambda entry: (entry.recovered, _WORST_FIRST.index(entry.kind), -entry.at.timestamp()))
 
 
-def _find_failures(seen: Seen) -> Iterator[Attention]:
+def _find_failures(facts: Facts) -> Iterator[Attention]:
     by_job: dict[str, list[Occurrence]] = {}
-    for run in seen.failed:
+    for run in facts.failed:
         by_job.setdefault(run.job, []).append(run)
-    known = {view.spec.name: view for view in seen.views}
+    views = {view.spec.name: view for view in facts.views}
     for job, failed_runs in by_job.items():
         newest = max(failed_runs, key=lambda run: run.finished_at or run.created_at)
         ends = [
-            glance for glance in seen.pasts.get(job, Past()).glances if glance.state in {State.SUCCEEDED, State.FAILED}
+            glance for glance in facts.pasts.get(job, Past()).glances if glance.state in {State.SUCCEEDED, State.FAILED}
         ]
         row = sum(1 for _ in takewhile(lambda run: run.state is State.FAILED, ends))
         yield Attention(
@@ -139,19 +139,19 @@ def _find_failures(seen: Seen) -> Iterator[Attention]:
             row=row,
             example=newest,
             recovered=any(end.state is State.SUCCEEDED and end.id > newest.id for end in ends),
-            elsewhere=job in known and known[job].spec.runs_elsewhere,
+            elsewhere=job in views and views[job].spec.runs_elsewhere,
         )
 
 
-def _find_blocked(seen: Seen, failing: set[str]) -> dict[str, list[tuple[str, Glance]]]:
+def _find_blocked(facts: Facts, failing: set[str]) -> dict[str, list[tuple[str, Glance]]]:
     """Return the jobs whose newest run was skipped at its gate, by the first job of their chain of upstreams."""
     skipped: dict[str, tuple[str, Glance]] = {}
-    for name, past in seen.pasts.items():
+    for name, past in facts.pasts.items():
         newest = next((past_glance for past_glance in past.glances if past_glance.state.final), None)
-        if newest is None or newest.state is not State.SKIPPED or (newest.finished_at or newest.due_at) < seen.since:
+        if newest is None or newest.state is not State.SKIPPED or (newest.finished_at or newest.due_at) < facts.since:
             continue
-        why, _, upstream = (newest.reason or "").partition(": ")
-        if why in _AT_A_GATE and upstream:
+        reason, _, upstream = (newest.reason or "").partition(": ")
+        if reason in _AT_A_GATE and upstream:
             skipped[name] = (upstream.partition(",")[0].strip(), newest)
     by_root: dict[str, list[tuple[str, Glance]]] = {}
     for name, (upstream, glance) in sorted(skipped.items()):
@@ -169,23 +169,23 @@ def _with_blocked(failure: Attention, blocked: Mapping[str, list[tuple[str, Glan
     return failure if not names else replace(failure, blocked=names)
 
 
-def _find_missed(seen: Seen) -> Iterator[Attention]:
+def _find_missed(facts: Facts) -> Iterator[Attention]:
     glances: dict[str, list[Glance]] = {}
-    for entry in seen.missed:
+    for entry in facts.missed:
         glances.setdefault(entry.job, []).append(entry)
     ranges = {
         name: [
             ledger_range.range
             for ledger_range in past.ranges
-            if ledger_range.range.state is State.MISSED and ledger_range.range.last >= seen.since
+            if ledger_range.range.state is State.MISSED and ledger_range.range.last >= facts.since
         ]
-        for name, past in seen.pasts.items()
+        for name, past in facts.pasts.items()
     }
     for name in sorted({*glances, *(name for name, missed in ranges.items() if missed)}):
         missed, lost = glances.get(name, []), ranges.get(name, [])
         newest = max(missed, key=_nominal, default=None)
         last = max(lost, key=lambda entry: entry.last, default=None)
-        at = max(_nominal(newest) if newest else seen.since, last.last if last else seen.since)
+        at = max(_nominal(newest) if newest else facts.since, last.last if last else facts.since)
         late = last is None or (newest is not None and _nominal(newest) >= last.last)
         yield Attention(
             kind="miss",
@@ -197,69 +197,71 @@ def _find_missed(seen: Seen) -> Iterator[Attention]:
         )
 
 
-def _find_overdue(seen: Seen) -> Iterator[Attention]:
-    for view in seen.views:
+def _find_overdue(facts: Facts) -> Iterator[Attention]:
+    for view in facts.views:
         spec, due = view.spec, view.next_due
         if view.paused_at is not None or view.retired_at is not None:
             continue
-        stands = find_standstill(view, seen.now)
-        if stands is not None:
-            yield Attention(kind="stuck", name=spec.name, at=stands.expected, text=stands.sentence)
-        elif due is not None and spec.keeper is None and seen.now - due > UNDECIDED:
+        standstill = find_standstill(view, facts.now)
+        if standstill is not None:
+            yield Attention(kind="stuck", name=spec.name, at=standstill.expected, text=standstill.sentence)
+        elif due is not None and spec.keeper is None and facts.now - due > UNDECIDED_AFTER:
             yield Attention(kind="overdue", name=spec.name, at=due)
         if spec.overdue is not None:
-            past = seen.pasts.get(spec.name, Past()).glances
-            done = [
+            glances = facts.pasts.get(spec.name, Past()).glances
+            successes = [
                 glance.finished_at
-                for glance in past
+                for glance in glances
                 if glance.state is State.SUCCEEDED and glance.finished_at is not None
             ]
-            last = max(done, default=seen.succeeded.get(spec.name, view.created_at))
-            if seen.now - last > spec.overdue:
-                yield Attention(kind="overdue", name=spec.name, at=last, usual=spec.overdue)
+            last_success = max(successes, default=facts.succeeded.get(spec.name, view.created_at))
+            if facts.now - last_success > spec.overdue:
+                yield Attention(kind="overdue", name=spec.name, at=last_success, usual=spec.overdue)
 
 
-def _find_running(seen: Seen) -> Iterator[Attention]:
-    known = {view.spec.name: view for view in seen.views}
-    for run in seen.running:
-        view, begun = known.get(run.job), run.started_at
-        if view is None or begun is None or run.parent is not None:
+def _find_running(facts: Facts) -> Iterator[Attention]:
+    views = {view.spec.name: view for view in facts.views}
+    for run in facts.running:
+        view, started_at = views.get(run.job), run.started_at
+        if view is None or started_at is None or run.parent is not None:
             continue
-        took, limit = seen.now - begun, view.spec.policies.timeout
-        done = [glance for glance in seen.pasts.get(run.job, Past()).glances if glance.state is State.SUCCEEDED]
-        p95 = read_percentiles(done)[1] if len(done) >= _MEASURED else None
-        usual = view.spec.slow or (None if p95 is None else 2 * p95 + _JITTER)
-        if limit is not None and took > limit + OVERDUE:
-            yield Attention(kind="stuck", name=run.job, at=begun, example=run, usual=limit)
-        elif usual is not None and took > usual:
-            yield Attention(kind="slow", name=run.job, at=begun, example=run, usual=p95 or usual)
+        running_for, timeout = facts.now - started_at, view.spec.policies.timeout
+        successes = [glance for glance in facts.pasts.get(run.job, Past()).glances if glance.state is State.SUCCEEDED]
+        p95 = read_percentiles(successes)[1] if len(successes) >= _ENOUGH_RUNS else None
+        slow_after = view.spec.slow or (None if p95 is None else 2 * p95 + _JITTER)
+        if timeout is not None and running_for > timeout + OVERDUE:
+            yield Attention(kind="stuck", name=run.job, at=started_at, example=run, usual=timeout)
+        elif slow_after is not None and running_for > slow_after:
+            yield Attention(kind="slow", name=run.job, at=started_at, example=run, usual=p95 or slow_after)
 
 
-def _find_waiting(seen: Seen) -> Iterator[Attention]:
+def _find_waiting(facts: Facts) -> Iterator[Attention]:
     by_job: dict[str, list[Occurrence]] = {}
-    for run in seen.waiting:
-        if run.parent is None and run.parked_on is None and seen.now - run.due_at > OVERDUE:
+    for run in facts.waiting:
+        if run.parent is None and run.parked_on is None and facts.now - run.due_at > OVERDUE:
             by_job.setdefault(run.job, []).append(run)
     for job, runs in by_job.items():
-        first = min(runs, key=lambda run: run.due_at)
-        yield Attention(kind="late", name=job, at=first.due_at, times=len(runs), text=first.reason or "", example=first)
+        oldest = min(runs, key=lambda run: run.due_at)
+        yield Attention(
+            kind="late", name=job, at=oldest.due_at, times=len(runs), text=oldest.reason or "", example=oldest
+        )
 
 
-def _find_items(seen: Seen) -> Iterator[Attention]:
-    for batch in seen.waiting:
-        if failed := seen.failed_items.get(batch.id):
+def _find_items(facts: Facts) -> Iterator[Attention]:
+    for batch in facts.waiting:
+        if failed := facts.failed_items.get(batch.id):
             yield Attention(kind="items", name=batch.job, at=batch.created_at, times=failed, example=batch)
 
 
-def _find_gone(seen: Seen) -> Iterable[Attention]:
-    known = set[str]()
-    for node in seen.nodes:  # the newest first: a node that came back is not gone
+def _find_gone(facts: Facts) -> Iterable[Attention]:
+    seen_names = set[str]()
+    for node in facts.nodes:  # the newest first: a node that came back is not gone
         session = node.session
         at = session.ended_at or session.renewed_at
-        if session.node not in known and node.state in {"gone", "stopped"} and at >= seen.since:
+        if session.node not in seen_names and node.state in {"gone", "stopped"} and at >= facts.since:
             text = node.life.sentence if node.life is not None else session.ended_why or ""
             yield Attention(kind="gone", name=session.node, at=at, text=text, ended=node.life is None)
-        known.add(session.node)
+        seen_names.add(session.node)
 
 
 def _nominal(glance: Glance) -> datetime:

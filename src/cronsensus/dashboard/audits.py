@@ -15,16 +15,16 @@ from cronsensus.timing.durations import parse_duration
 
 SPANS = {"1h": "The last hour", "1d": "The last day", "7d": "The last 7 days", "30d": "The last 30 days"}
 """How far back an audit may go, each with its title."""
-COUNTED = {
+COUNT_COLUMNS = {
     "expected": "Nominal times", "succeeded": "Succeeded", "failed": "Failed", "missed": "Missed", "skipped": "Skipped",
     "cancelled": "Cancelled", "pending": "Not over", "takeovers": "Taken over", "duplicates": "Duplicates",
 }  # fmt: skip
 """The counts that are shown, each with its title."""
-KEPT = 10.0
+KEPT_SECONDS = 10.0
 """Seconds for which an audit is shown again: it may take long, and people reload."""
-PATIENCE = 2.0
+WAIT_SECONDS = 2.0
 """Seconds that a request waits for the audit of another: reloads must not use up all threads."""
-SHOWN = 200
+MOST_SHOWN = 200
 """Jobs that are shown, those in trouble first; all are counted."""
 
 
@@ -43,8 +43,8 @@ class Audited:
     @property
     def jobs(self) -> Sequence[JobReport]:
         """The jobs that are shown: those with findings, failures and misses first, then by name."""
-        known = sorted(self.report.jobs, key=lambda job: (not job.found, not job.failed, not job.missed, job.job))
-        return known[:SHOWN]
+        worst_first = sorted(self.report.jobs, key=lambda job: (not job.found, not job.failed, not job.missed, job.job))
+        return worst_first[:MOST_SHOWN]
 
     @property
     def late(self) -> list[str]:
@@ -66,17 +66,17 @@ class Audits:
 
     @property
     def last(self) -> Audited | None:
-        """The last audit; ``None``: nobody has asked for any."""
+        """The last audit; ``None``: none was requested yet."""
         return None if self._last is None else self._last[0]
 
     def make_audit(self, store: Store, span: str) -> Audited | None:
         """Return an audit of the last ``span``, one of ``SPANS``; ``None``: another audit is still being made."""
-        if not self._making.acquire(timeout=PATIENCE):
+        if not self._making.acquire(timeout=WAIT_SECONDS):
             return None
         try:
             if self._last is not None:
-                audited, made = self._last
-                if audited.span == span and self._clock.monotonic() - made < KEPT:
+                audited, made_at = self._last
+                if audited.span == span and self._clock.monotonic() - made_at < KEPT_SECONDS:
                     return audited
             now = store.now()
             report = audit(store, since=now - parse_duration(span), until=now)

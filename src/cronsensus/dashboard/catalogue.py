@@ -1,4 +1,4 @@
-"""The words of the pages: what they say in English, and the same in Chinese."""
+"""The texts of the pages: English, and their Chinese translation."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _NTH = {1: "第一个", 2: "第二个", 3: "第三个", 4: "第四个", 5: "第�
 
 
 def schedule_in_chinese(trigger: Trigger) -> str:
-    """Return a schedule in Chinese; one of a kind that is not ours stays as it describes itself."""
+    """Return a schedule in Chinese; a trigger of a user's own class keeps its own description."""
     match trigger:
         case At():
             return f"仅一次：{format_instant(trigger.instant)}{_bounds(None, None, trigger.jitter)}"
@@ -51,15 +51,15 @@ def schedule_in_chinese(trigger: Trigger) -> str:
 
 
 def _cron(trigger: Cron) -> str:
-    words, start = _fields(read_cron(trigger.expression)), trigger.start
+    text, start = _fields(read_cron(trigger.expression)), trigger.start
     if trigger.every is not None and start is not None:
         local = start.astimezone(load_zone(trigger.tz))
         every = _counts([(trigger.every.number, trigger.every.unit)])
         for prefix in ("每天 ", "每月 ", "每月"):
-            words = words.removeprefix(prefix)
-        words = f"自 {local:%Y-%m-%d} 起每{every}：{words[1:] if words.startswith('每周') else words}"
+            text = text.removeprefix(prefix)
+        text = f"自 {local:%Y-%m-%d} 起每{every}：{text[1:] if text.startswith('每周') else text}"
         start = None if local.time() == time.min else start
-    return f"{words}，{trigger.tz}{_DST[trigger.dst]}{_bounds(start, trigger.end, trigger.jitter)}"
+    return f"{text}，{trigger.tz}{_DST[trigger.dst]}{_bounds(start, trigger.end, trigger.jitter)}"
 
 
 def _bounds(start: datetime | None, end: datetime | None, jitter: timedelta) -> str:
@@ -92,14 +92,14 @@ def _times(fields: CronFields) -> tuple[str, bool]:
         return "、".join(clock_text(hour, minute, seconds[0]) for hour in hours for minute in minutes), True
     if seconds == (0,):
         return _frequency(minutes, hours), False
-    of = "" if len(minutes) == 60 and len(hours) == 24 else _of_hours(minutes, hours)
-    even = even_step(seconds, 60)
-    if even:
-        if of and is_run(hours) and (len(minutes) == 60 or (len(hours) == 1 and is_run(minutes))):
-            first = f"{hours[0]:02}:{minutes[0]:02}:{seconds[0]:02}"
-            of = f"{first} 至 {clock_text(hours[-1], minutes[-1], seconds[-1])}"
-        return f"{of} 每{_counts([(even, 'second')])}".strip(), False
-    return f"{of or '每分钟'}的{_values(seconds, '秒', 60)}", False
+    hours_text = "" if len(minutes) == 60 and len(hours) == 24 else _of_hours(minutes, hours)
+    step = even_step(seconds, 60)
+    if step:
+        if hours_text and is_run(hours) and (len(minutes) == 60 or (len(hours) == 1 and is_run(minutes))):
+            start = f"{hours[0]:02}:{minutes[0]:02}:{seconds[0]:02}"
+            hours_text = f"{start} 至 {clock_text(hours[-1], minutes[-1], seconds[-1])}"
+        return f"{hours_text} 每{_counts([(step, 'second')])}".strip(), False
+    return f"{hours_text or '每分钟'}的{_values(seconds, '秒', 60)}", False
 
 
 def _frequency(minutes: tuple[int, ...], hours: tuple[int, ...]) -> str:
@@ -135,7 +135,7 @@ def _values(values: Sequence[int], unit: str, size: int) -> str:
 
 
 def _runs(values: Sequence[int]) -> str:
-    return "、".join(str(first) if first == last else f"{first} 至 {last}" for first, last in runs_of(values))
+    return "、".join(str(begin) if begin == end else f"{begin} 至 {end}" for begin, end in runs_of(values))
 
 
 def _days(fields: CronFields) -> str:
@@ -174,15 +174,15 @@ def _dates(fields: CronFields) -> str:
 
 
 def _weekdays(fields: CronFields) -> str:
-    whole, nth = split_weekdays(fields)
+    plain_days, nth = split_weekdays(fields)
     months = "" if len(fields.months) == 12 else f"{_months(fields)}的"
-    parts = [f"{months}每{_week(whole)}"] if whole else []
+    parts = [f"{months}每{_week(plain_days)}"] if plain_days else []
     return "，以及".join(parts + ([_months(fields) + _weeks(nth)] if nth else []))
 
 
 def _weekday_names(fields: CronFields) -> str:
-    whole, nth = split_weekdays(fields)
-    return "或".join(filter(None, [_week(whole) if whole else "", _weeks(nth)]))
+    plain_days, nth = split_weekdays(fields)
+    return "或".join(filter(None, [_week(plain_days) if plain_days else "", _weeks(nth)]))
 
 
 def _week(days: Sequence[int]) -> str:

@@ -230,13 +230,13 @@ class Chinese(Language):
 
 
 def duration_in_chinese(text: str) -> str:
-    """Return a duration that was said in English, ``11m 1s``."""
-    return _UNIT.sub(lambda found: f"{found[1]} {UNITS[found[2]]}", text)
+    """Translate a duration that is text in English: ``11m 1s``."""
+    return _UNIT.sub(lambda match: f"{match[1]} {UNITS[match[2]]}", text)
 
 
 def reason_in_chinese(text: str) -> str:
     """Return a recorded reason; what follows its colon stays as it is, unless it is a reason, too."""
     if text in REASONS:
         return REASONS[text]
-    head, colon, rest = text.partition(": ")
-    return f"{REASONS[head]}：{reason_in_chinese(rest)}" if colon and head in REASONS else text
+    head, colon, detail = text.partition(": ")
+    return f"{REASONS[head]}：{reason_in_chinese(detail)}" if colon and head in REASONS else text

@@ -17,9 +17,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from cronsensus.process.logger import Logger
 from cronsensus.timing.clock import SystemClock
 
-HEAD, BODY, WRITE = 10.0, 30.0, 30.0
+HEAD_SECONDS, BODY_SECONDS, WRITE_SECONDS = 10.0, 30.0, 30.0
 """Seconds for the head of a request, for its body, and for the client to read a part of an answer."""
-MOST = 200
+MOST_CONNECTIONS = 200
 """Most connections; fewer if a process may open few files."""
 BACKLOG = 64
 """Connections that are accepted at once, before any of them can be refused."""
@@ -35,9 +35,9 @@ def most_connections() -> int:
     try:
         import resource
     except ImportError:  # not on Windows, where there is no such limit
-        return MOST
+        return MOST_CONNECTIONS
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return MOST if files == resource.RLIM_INFINITY else max(8, min(MOST, files // 4))
+    return MOST_CONNECTIONS if files == resource.RLIM_INFINITY else max(8, min(MOST_CONNECTIONS, files // 4))
 
 
 class SeldomLog:
@@ -47,21 +47,21 @@ class SeldomLog:
         self._logged_at = float("-inf")
         self._since = 0
 
-    def warn(self, what: str) -> None:
-        """Log ``what``, unless a line was logged less than ``LOG_EVERY`` ago."""
+    def warn(self, trouble: str) -> None:
+        """Log ``trouble``, unless a line was logged less than ``LOG_EVERY`` ago."""
         self._since += 1
         if _clock.monotonic() - self._logged_at < LOG_EVERY:
             return
         self._logged_at = _clock.monotonic()
-        often = f" ({self._since} times since this was logged last)" if self._since > 1 else ""
-        _log.warning("%s%s", what, often)
+        repeats = f" ({self._since} times since this was logged last)" if self._since > 1 else ""
+        _log.warning("%s%s", trouble, repeats)
         self._since = 0
 
 
 class Connection(H11Protocol):
     """A connection. Call ``end_if_stuck`` now and then."""
 
-    most = MOST
+    most = MOST_CONNECTIONS
     refused = SeldomLog()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -76,27 +76,27 @@ class Connection(H11Protocol):
             self.refused.warn(f"{self.most} connections are open, and more are refused")
             transport.abort()
             return
-        if (wire := transport.get_extra_info("socket")) is not None:
+        if (client_socket := transport.get_extra_info("socket")) is not None:
             # Head and body of an answer are two writes: without this the second waits 40 ms for the client's ACK.
-            wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            client_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def end_if_stuck(self) -> None:
         """Close the connection if its client has made no progress for too long."""
-        waits, now = self._waited_for(), _clock.monotonic()
-        if waits != self._waits or waits is None:
-            self._waits, self._since = waits, now
-        elif now - self._since >= waits[0]:
+        awaited, now = self._waited_for(), _clock.monotonic()
+        if awaited != self._waits or awaited is None:
+            self._waits, self._since = awaited, now
+        elif now - self._since >= awaited[0]:
             self.transport.abort()
 
     def _waited_for(self) -> tuple[float, object, int] | None:
         """Return how long the client may take for the next step, and the step. The same again: no progress."""
         unsent = self.transport.get_write_buffer_size()
         if unsent:
-            return WRITE, self.cycle, unsent
+            return WRITE_SECONDS, self.cycle, unsent
         if self.conn.their_state is h11.IDLE:
-            return HEAD, self.cycle, 0
+            return HEAD_SECONDS, self.cycle, 0
         if self.conn.their_state is h11.SEND_BODY:
-            return BODY, self.cycle, 0
+            return BODY_SECONDS, self.cycle, 0
         return None
 
 

@@ -11,11 +11,11 @@ from cronsensus.model.glance import Glance, Past
 from cronsensus.model.job import is_internal
 from cronsensus.model.plan import VerdictRange
 
-CELL = timedelta(minutes=30)
+CELL_TIME = timedelta(minutes=30)
 CELLS = 48
 HEAD, ROW = 26, 22
 _MOST_ROWS = 40
-_WORST = ("failed", "missed", "running", "pending", "succeeded", "cancelled", "skipped")
+_WORST_FIRST = ("failed", "missed", "running", "pending", "succeeded", "cancelled", "skipped")
 _TROUBLE = {"failed": 0, "missed": 1}
 
 
@@ -32,7 +32,7 @@ class HalfHour:
     @property
     def worst(self) -> str:
         """The verdict that matters most."""
-        return next(state for state in _WORST if self.counts[state])
+        return next(state for state in _WORST_FIRST if self.counts[state])
 
     @property
     def run(self) -> int | None:
@@ -61,43 +61,43 @@ class Day:
     read_from: datetime | None
 
 
-def draw_day(now: datetime, pasts: Mapping[str, Past], ran: Sequence[Glance], *, whole: bool) -> Day:
+def draw_day(now: datetime, pasts: Mapping[str, Past], ran: Sequence[Glance], *, complete: bool) -> Day:
     """Return the last 24 hours, the jobs in trouble first, else by name.
 
     Args:
         now: the store's clock.
         pasts: the newest verdicts of some jobs.
         ran: the runs of all jobs that ended in the last day.
-        whole: whether these are all of them.
+        complete: whether these are all of them.
     """
-    last = now - (now - datetime.min.replace(tzinfo=now.tzinfo)) % CELL
-    first = last - (CELLS - 1) * CELL
+    last_cell = now - (now - datetime.min.replace(tzinfo=now.tzinfo)) % CELL_TIME
+    first_cell = last_cell - (CELLS - 1) * CELL_TIME
     by_job: dict[str, list[tuple[str, datetime, Glance | VerdictRange]]] = {}
-    for one in _once(ran, pasts):
-        at = one.scheduled_for or one.begun_at or one.due_at
-        if at >= first and (one.state.final or one.begun_at is not None):
-            by_job.setdefault(one.job, []).append((verdict_of(one), at, one))
+    for glance in _once(ran, pasts):
+        at = glance.scheduled_for or glance.begun_at or glance.due_at
+        if at >= first_cell and (glance.state.final or glance.begun_at is not None):
+            by_job.setdefault(glance.job, []).append((verdict_of(glance), at, glance))
     for name, past in pasts.items():
-        ranges = (ledger_range.range for ledger_range in past.ranges if ledger_range.range.last >= first)
+        ranges = (ledger_range.range for ledger_range in past.ranges if ledger_range.range.last >= first_cell)
         by_job.setdefault(name, []).extend(
             (str(ledger_range.state), ledger_range.last, ledger_range) for ledger_range in ranges
         )
     order = sorted(
-        (job for job, some in by_job.items() if some and not is_internal(job)),
+        (job for job, verdicts in by_job.items() if verdicts and not is_internal(job)),
         key=lambda job: (min(_TROUBLE.get(state, 2) for state, _, _ in by_job[job]), job),
     )
     rows = tuple(
-        DayRow(job, HEAD + ROW * number, _half_hours(by_job[job], first))
+        DayRow(job, HEAD + ROW * number, _half_hours(by_job[job], first_cell))
         for number, job in enumerate(order[:_MOST_ROWS])
     )
-    ticks = [(_x(number), first + number * CELL) for number in range(CELLS)]
+    ticks = [(_x(number), first_cell + number * CELL_TIME) for number in range(CELLS)]
     return Day(
         rows=rows,
         more=max(0, len(order) - len(rows)),
         height=HEAD + ROW * max(len(rows), 1),
         width=_x(1),
         ticks=tuple(tick for tick in ticks if not tick[1].minute and tick[1].hour % 3 == 0),
-        read_from=None if whole or not ran else min(one.finished_at or one.created_at for one in ran),
+        read_from=None if complete or not ran else min(glance.finished_at or glance.created_at for glance in ran),
     )
 
 
@@ -107,27 +107,29 @@ def verdict_of(glance: Glance) -> str:
 
 
 def _once(ran: Iterable[Glance], pasts: Mapping[str, Past]) -> Iterable[Glance]:
-    seen = {glance.id: glance for past in pasts.values() for glance in past.glances}
-    seen |= {one.id: one for one in ran if one.parent is None}
-    return seen.values()
+    by_id = {glance.id: glance for past in pasts.values() for glance in past.glances}
+    by_id |= {glance.id: glance for glance in ran if glance.parent is None}
+    return by_id.values()
 
 
-def _half_hours(some: Iterable[tuple[str, datetime, Glance | VerdictRange]], first: datetime) -> list[HalfHour]:
+def _half_hours(
+    verdicts: Iterable[tuple[str, datetime, Glance | VerdictRange]], first_cell: datetime
+) -> list[HalfHour]:
     """Return the half hours in which something happened, in order."""
     cells: dict[int, HalfHour] = {}
-    for state, at, one in some:
-        number = (at - first) // CELL
+    for state, at, outcome in verdicts:
+        number = (at - first_cell) // CELL_TIME
         if number >= CELLS:
             continue
         cell = cells.get(number)
         if cell is None:
-            cell = cells[number] = HalfHour(_x(number), first + number * CELL)
-        if isinstance(one, Glance):
+            cell = cells[number] = HalfHour(_x(number), first_cell + number * CELL_TIME)
+        if isinstance(outcome, Glance):
             cell.counts[state] += 1
-            cell.runs[state] = max(one.id, cell.runs.get(state, 0))
-            cell.taken_over |= one.crashes > 0
+            cell.runs[state] = max(outcome.id, cell.runs.get(state, 0))
+            cell.taken_over |= outcome.crashes > 0
         else:
-            cell.counts[state] += one.count or 1
+            cell.counts[state] += outcome.count or 1
     return [cells[number] for number in sorted(cells)]
 
 

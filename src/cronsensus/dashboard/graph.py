@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 NIGHTS = 12
 MOST_JOBS = 100
 """Jobs that are drawn; of a larger graph only its first part."""
-_ROOTS = 5
-_LONG = timedelta(days=366 * 50)
+_MOST_ROOTS = 5
+_LONGEST_AGO = timedelta(days=366 * 50)
 _SAMPLE = 5
 """Nominal times to come whose distance shows how far back the last nights lie."""
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _EDGE, _LANE = 166, 46, 48, 14, 2, 10
@@ -62,28 +62,28 @@ class GraphPage:
     total: int
 
 
-def graph_page(store: Store, whole: Graph, job: str, at: datetime | None) -> GraphPage:
+def graph_page(store: Store, full_graph: Graph, job: str, at: datetime | None) -> GraphPage:
     """Return a night of a job with its upstreams and dependents; of all jobs if no job is named.
 
     Args:
         store: where the runs are.
-        whole: the graph of all jobs that have dependencies.
+        full_graph: the graph of all jobs that have dependencies.
         job: the job whose part is drawn; an unknown name draws all jobs.
         at: the nominal time whose states are shown; ``None``: the newest.
     """
-    graph = whole.neighbours_of(job) if job in whole.jobs else whole
+    graph = full_graph.neighbours_of(job) if job in full_graph.jobs else full_graph
     if len(graph.jobs) > MOST_JOBS:
         graph = graph.first_jobs(MOST_JOBS)
     nights: set[datetime] = {at} if at is not None else set()
-    for root in graph.layers[0][:_ROOTS] if graph.layers else ():
+    for root in graph.layers[0][:_MOST_ROOTS] if graph.layers else ():
         view = store.job(root)
         nights |= _nights_of(store, root, None if view is None else view.spec.trigger)
-    last = sorted(nights)[-NIGHTS:]
-    if at is not None and at not in last:
-        last = [at, *last[1:]]
-    at = at or (last[-1] if last else None)
+    last_nights = sorted(nights)[-NIGHTS:]
+    if at is not None and at not in last_nights:
+        last_nights = [at, *last_nights[1:]]
+    at = at or (last_nights[-1] if last_nights else None)
     standing = {} if at is None else standings_at(store, graph, at)
-    return GraphPage(graph, at, tuple(last), standing, len(whole.jobs))
+    return GraphPage(graph, at, tuple(last_nights), standing, len(full_graph.jobs))
 
 
 def _nights_of(store: Store, job: str, trigger: Trigger | None) -> set[datetime]:
@@ -92,7 +92,7 @@ def _nights_of(store: Store, job: str, trigger: Trigger | None) -> set[datetime]
     following = list(times_after(trigger, now, _SAMPLE))
     runs: Sequence[Occurrence | Glance] = ()
     if following:  # a bound: without one all nominal times of a job that runs each second would be read
-        since = now - min(NIGHTS * (following[-1] - now), _LONG)
+        since = now - min(NIGHTS * (following[-1] - now), _LONGEST_AGO)
         runs = store.occurrences(OccurrenceFilter(job=job, scheduled_from=since), limit=2 * NIGHTS)
     if not runs:  # paused for long, or run by hand alone
         runs = store.last_of([job], limit=2 * NIGHTS).get(job, Past()).glances
@@ -101,12 +101,12 @@ def _nights_of(store: Store, job: str, trigger: Trigger | None) -> set[datetime]
 
 def graph_svg(page: GraphPage, t: Words, base: str) -> Markup:
     """Return the drawing. Each job is a link, and shows its state in words and by a shape."""
-    place: dict[Slot, tuple[int, int]] = {}
+    places: dict[Slot, tuple[int, int]] = {}
     height = 0
     for layer, slots in enumerate(arrange_columns(page.graph)):
         y = _EDGE
         for slot in slots:
-            place[slot] = (layer * (_WIDTH + _GAP_X) + _EDGE, y)
+            places[slot] = (layer * (_WIDTH + _GAP_X) + _EDGE, y)
             y += (_HEIGHT if isinstance(slot, str) else _LANE) + _GAP_Y
         height = max(height, y - _GAP_Y + _EDGE)
     width = len(page.graph.layers) * (_WIDTH + _GAP_X) - _GAP_X + 2 * _EDGE
@@ -114,54 +114,54 @@ def graph_svg(page: GraphPage, t: Words, base: str) -> Markup:
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     parts = [f'<svg class="graph" {size} role="group" aria-label="{label}"><defs>{_ARROW}</defs>']
     for job, rules in page.graph.rules.items():
-        parts += [_edge(place, rule, job, t) for rule in rules]
-    parts += [_node(job, place[job], page.standing.get(job), t, base) for job in page.graph.jobs]
+        parts += [_edge(places, rule, job, t) for rule in rules]
+    parts += [_node(job, places[job], page.standing.get(job), t, base) for job in page.graph.jobs]
     return Markup("".join([*parts, "</svg>"]))  # noqa: S704 - all that is not ours is escaped
 
 
 def arrange_columns(graph: Graph) -> list[list[Slot]]:
     """Return the slots of each layer, from the top: jobs, and lanes for edges that pass the layer.
 
-    Jobs with the same upstreams stand together, near them: so fewer edges cross, and none passes behind a job.
+    Jobs with the same upstreams are placed together, near them: so fewer edges cross, and none passes behind a job.
     """
     depth = {job: layer for layer, jobs in enumerate(graph.layers) for job in jobs}
     columns: list[list[Slot]] = [list(jobs) for jobs in graph.layers]
     before: dict[Slot, list[Slot]] = {}
     for job, rules in graph.rules.items():
         for rule in rules:
-            last: Slot = rule.job
+            previous: Slot = rule.job
             for layer in range(depth[rule.job] + 1, depth[job]):
                 lane = (rule.job, job, layer)
                 columns[layer].append(lane)
-                before[lane] = [last]
-                last = lane
-            before.setdefault(job, []).append(last)
+                before[lane] = [previous]
+                previous = lane
+            before.setdefault(job, []).append(previous)
     row: dict[Slot, float] = {}
     for slots in columns:
         slots.sort(
-            key=lambda place: (
-                sum(row[upstream] for upstream in before.get(place, ())) / max(1, len(before.get(place, ()))),
-                str(place),
+            key=lambda slot: (
+                sum(row[upstream] for upstream in before.get(slot, ())) / max(1, len(before.get(slot, ()))),
+                str(slot),
             )
         )
         row |= {slot: number for number, slot in enumerate(slots)}
     return columns
 
 
-def _edge(place: Mapping[Slot, tuple[int, int]], rule: Rule, job: str, t: Words) -> str:
-    lanes = sorted((slot for slot in place if slot[:2] == (rule.job, job)), key=lambda slot: place[slot])
-    x, y = place[rule.job][0] + _WIDTH, place[rule.job][1] + _HEIGHT // 2
+def _edge(places: Mapping[Slot, tuple[int, int]], rule: Rule, job: str, t: Words) -> str:
+    lanes = sorted((slot for slot in places if slot[:2] == (rule.job, job)), key=lambda slot: places[slot])
+    x, y = places[rule.job][0] + _WIDTH, places[rule.job][1] + _HEIGHT // 2
     path = f"M{x} {y}"
     for slot in (*lanes, job):
         is_lane = not isinstance(slot, str)
-        x2, y2 = place[slot][0] - (0 if is_lane else 2), place[slot][1] + (_LANE if is_lane else _HEIGHT) // 2
+        x2, y2 = places[slot][0] - (0 if is_lane else 2), places[slot][1] + (_LANE if is_lane else _HEIGHT) // 2
         path += f"C{x + _GAP_X // 2} {y} {x2 - _GAP_X // 2} {y2} {x2} {y2}" + (f"h{_WIDTH}" if is_lane else "")
         x, y = x2 + _WIDTH, y2
     text = t("{0} comes after {1}", job, rule.job)
-    words = rule_words(rule, t)
-    other = " g-other" if words else ""
-    title = escape(text + (f" ({words})" if words else ""))
-    return f'<path class="g-edge{other}" d="{path}" marker-end="url(#arrow)"><title>{title}</title></path>'
+    rule_text = rule_words(rule, t)
+    css_class = " g-other" if rule_text else ""
+    title = escape(text + (f" ({rule_text})" if rule_text else ""))
+    return f'<path class="g-edge{css_class}" d="{path}" marker-end="url(#arrow)"><title>{title}</title></path>'
 
 
 def _node(job: str, place: tuple[int, int], standing: Standing | None, t: Words, base: str) -> str:

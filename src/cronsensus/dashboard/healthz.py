@@ -10,14 +10,14 @@ from cronsensus.stores.base import Store
 from cronsensus.timing.clock import SystemClock
 
 PATH = "/healthz"
-KEPT = 1.0
+KEPT_SECONDS = 1.0
 """Seconds for which an answer of the store is kept: anybody may probe as often as they like."""
 OK = (200, "ok: the store answers")
 AWAY = (503, "fail: the store does not answer")
 
 
 class Healthz:
-    """Reads the store's time, at most once in ``KEPT`` seconds."""
+    """Reads the store's time, at most once in ``KEPT_SECONDS`` seconds."""
 
     def __init__(self, store: Callable[[], Store]) -> None:
         """Prepare; ``store`` opens the store, which may fail, too."""
@@ -36,5 +36,5 @@ class Healthz:
                     self._answer = OK
                 except CronsensusError:
                     self._answer = AWAY
-                self._until = self._clock.monotonic() + KEPT
+                self._until = self._clock.monotonic() + KEPT_SECONDS
             return self._answer

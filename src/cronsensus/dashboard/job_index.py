@@ -17,17 +17,17 @@ from cronsensus.model.job import JobView, is_internal
 from cronsensus.stores.base import Store
 from cronsensus.timing.clock import Clock, SystemClock
 
-MOST = 20_000
+MOST_KEPT = 20_000
 """Jobs whose texts are kept, the first by name."""
-_AT_ONCE = 50
-_REST = 4.0
+_JOBS_AT_ONCE = 50
+_PAUSE_FACTOR = 4.0
 """The pause after each part of reading anew, in times of its work, so that pages are slowed by a fifth at most."""
-_KEPT = 10.0
-_SHARE = 20
+_KEPT_SECONDS = 10.0
+_LEAST_TIMES_OF_WORK = 20
 """Reading anew takes at most a part in so many of the time, however many jobs there are."""
-_NEWS = 200
-_CHANGES = {"pause", "resume", "define"}
-_NEAR = 3
+_MOST_ACTS = 200
+_CHANGING_ACTS = {"pause", "resume", "define"}
+_NEIGHBOURS_FOR_ONE = 3
 """Reading so many neighbouring jobs costs less than reading a job by its name."""
 
 
@@ -43,9 +43,9 @@ class _Kept:
     """Texts by name; ``end``: the last name that is kept, if there are more jobs."""
 
     texts: tuple[_Text, ...]
-    end: str | None
+    last_name: str | None
     read_at: datetime
-    until: float
+    read_anew_at: float
 
 
 def _name_of(entry: _Text) -> str:
@@ -81,33 +81,33 @@ class JobIndex:
             limit: how many.
         """
         kept = self._current(store)
-        if kept.end is not None and after >= kept.end:
+        if kept.last_name is not None and after >= kept.last_name:
             beyond = [view.spec.name for view in store.jobs(after=after, limit=limit)]
             return beyond, beyond[-1] if len(beyond) == limit else None
-        found = {
+        names = {
             entry.name
             for entry in kept.texts[bisect_right(kept.texts, after, key=_name_of) :]
             if (entry.paused or not paused) and all(word in entry.text for word in words)
         }
         # People look for a job right after they have paused it, here or by the command line.
-        news = store.trail(limit=_NEWS)
-        news = [act for act in news if act.action in _CHANGES and act.at >= kept.read_at]
-        found |= {act.target for act in news if act.target > after}
-        names = sorted(found)
-        return names[:limit], names[limit - 1] if len(names) > limit else kept.end
+        acts = store.trail(limit=_MOST_ACTS)
+        acts = [act for act in acts if act.action in _CHANGING_ACTS and act.at >= kept.read_at]
+        names |= {act.target for act in acts if act.target > after}
+        ordered = sorted(names)
+        return ordered[:limit], ordered[limit - 1] if len(ordered) > limit else kept.last_name
 
     def read_views(self, store: Store, names: Sequence[str]) -> list[JobView]:
         """Return the jobs of these names as they are now; neighbours are read together."""
         kept = self._kept
         if kept is None or not names:
             return []
-        first, last = (bisect_left(kept.texts, name, key=_name_of) for name in (names[0], names[-1]))
-        if first > 0 and last - first < _NEAR * len(names):
-            wanted = set(names)
-            near = store.jobs(after=kept.texts[first - 1].name, limit=last - first + 1)
-            found = [view for view in near if view.spec.name in wanted]
-            if len(found) == len(names):
-                return found
+        begin, end = (bisect_left(kept.texts, name, key=_name_of) for name in (names[0], names[-1]))
+        if begin > 0 and end - begin < _NEIGHBOURS_FOR_ONE * len(names):
+            named = set(names)
+            neighbours = store.jobs(after=kept.texts[begin - 1].name, limit=end - begin + 1)
+            views = [view for view in neighbours if view.spec.name in named]
+            if len(views) == len(names):
+                return views
         return [view for name in names if (view := store.job(name)) is not None]
 
     def _current(self, store: Store) -> _Kept:
@@ -115,37 +115,39 @@ class JobIndex:
             if self._kept is None:
                 self._kept = self._read(store, 0.0)
             kept = self._kept
-        if self._clock.monotonic() >= kept.until and self._anew.acquire(blocking=False):
+        if self._clock.monotonic() >= kept.read_anew_at and self._anew.acquire(blocking=False):
             threading.Thread(target=self._read_anew, args=(store,), name="cronsensus-search", daemon=True).start()
         return kept
 
     def _read_anew(self, store: Store) -> None:
         try:
-            self._kept = self._read(store, _REST)
+            self._kept = self._read(store, _PAUSE_FACTOR)
         except CronsensusError:
             pass  # The next page shows why: its own reads fail as well.
         finally:
             self._anew.release()
 
-    def _read(self, store: Store, rest: float) -> _Kept:
-        """Return the texts of all jobs; ``rest``: how long to pause after each part, in times of its work."""
+    def _read(self, store: Store, pause_factor: float) -> _Kept:
+        """Return the texts of all jobs; ``pause_factor``: how long to pause after each part, in times of its work."""
         read_at, worked = store.now(), 0.0
         texts: list[_Text] = []
         position = ""
-        while len(texts) < MOST:
-            begun = self._clock.monotonic()
-            views = store.jobs(after=position, limit=_AT_ONCE)
+        while len(texts) < MOST_KEPT:
+            began = self._clock.monotonic()
+            views = store.jobs(after=position, limit=_JOBS_AT_ONCE)
             texts += [
                 _Text(view.spec.name, text_of(view), view.paused_at is not None)
                 for view in views
                 if not is_internal(view.spec.name)
             ]
-            took = self._clock.monotonic() - begun
-            worked += took
-            if len(views) < _AT_ONCE:
+            seconds = self._clock.monotonic() - began
+            worked += seconds
+            if len(views) < _JOBS_AT_ONCE:
                 break
             position = views[-1].spec.name
             # Pages are made meanwhile, by the same interpreter.
-            threading.Event().wait(took * rest)
-        end = texts[-1].name if len(texts) >= MOST else None
-        return _Kept(tuple(texts), end, read_at, self._clock.monotonic() + max(_KEPT, _SHARE * worked))
+            threading.Event().wait(seconds * pause_factor)
+        end = texts[-1].name if len(texts) >= MOST_KEPT else None
+        return _Kept(
+            tuple(texts), end, read_at, self._clock.monotonic() + max(_KEPT_SECONDS, _LEAST_TIMES_OF_WORK * worked)
+        )

@@ -21,12 +21,12 @@ HEAD, LANE, TRACK, TRACKS = 26, 62, 13, 3
 ROW = 41
 _MOST_LANES = 12
 _MOST_AHEAD = 20
-_MOST_TIMES = 60
+_MOST_MARKS = 60
 _MOST_LOOKED_UP = 100
-_THIN = 0.25
+_LEAST_WIDTH = 0.25
 """The least width of a bar. Bars with a smaller gap between them are joined."""
 _QUARTER = timedelta(minutes=15)
-_KINDS = {"crashed": "crash", "retry": "retry", "failed": "fail", "succeeded": "ok", None: "run"}
+_KIND_OF_END = {"crashed": "crash", "retry": "retry", "failed": "fail", "succeeded": "ok", None: "run"}
 _NEVER_RAN = (State.MISSED, State.SKIPPED, State.CANCELLED)
 
 
@@ -37,6 +37,17 @@ class _Attempt(NamedTuple):
     started_at: datetime
     finished_at: datetime | None
     end: str | None
+
+
+class _Mark(NamedTuple):
+    """Nominal times that ran nowhere, before they have a place in the picture."""
+
+    at: datetime
+    state: str
+    job: str
+    times: int
+    run: int | None
+    reason: str
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,7 +107,7 @@ class NotRun:
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """A job that is due within the hour; ``xs``: where its times stand."""
+    """A job that is due within the hour; ``xs``: the positions of its times."""
 
     job: str
     y: int
@@ -140,7 +151,7 @@ def draw_lanes(
     *,
     nodes: Sequence[NodeState],
     views: Sequence[JobView],
-    seen: Sequence[Glance],
+    glances: Sequence[Glance],
     ranges: Iterable[LedgerRange],
 ) -> Lanes:
     """Return the picture of the hour before and after ``now``.
@@ -150,26 +161,26 @@ def draw_lanes(
         now: the middle of the picture.
         nodes: what is known of them, by name.
         views: the jobs whose next times are drawn.
-        seen: runs that go on or ended within the hour; at most ``MOST_RUNS``.
+        glances: runs that go on or ended within the hour; at most ``MOST_RUNS``.
         ranges: verdicts of times that made no occurrence.
     """
     since = now - HOUR
-    attempts = _attempts(store, [one for one in seen if one.started_at is not None])
+    attempts = _attempts(store, [glance for glance in glances if glance.started_at is not None])
     bars = [bar for attempt in attempts if (bar := _bar(attempt, now)) is not None]
-    known = {node.name: node for node in nodes}
+    states = {node.name: node for node in nodes}
     names = sorted({bar.node for bar in bars} | {node.name for node in nodes if _is_of_the_hour(node, since)})
-    shown = names[:_MOST_LANES]
-    lanes = Lanes(now, 0, cut=len(seen) >= MOST_RUNS, lanes_more=len(names) - len(shown))
-    for number, name in enumerate(shown):
-        state = known.get(name, NodeState(name, "closed", None))
+    shown_names = names[:_MOST_LANES]
+    lanes = Lanes(now, 0, cut=len(glances) >= MOST_RUNS, lanes_more=len(names) - len(shown_names))
+    for number, name in enumerate(shown_names):
+        state = states.get(name, NodeState(name, "closed", None))
         gone_x = None if state.gone_at is None else _x(max(state.gone_at, since), now)
         lanes.lanes.append(Lane(name, HEAD + LANE * number, state.state, state.gone_at, gone_x))
     by_name = {lane.name: lane for lane in lanes.lanes}
     for name, lane in by_name.items():
         lanes.bars += _packed([bar for bar in bars if bar.node == name], lane)
-    lanes.not_run_y = HEAD + LANE * len(shown)
+    lanes.not_run_y = HEAD + LANE * len(shown_names)
     lanes.takeovers = _takeovers(attempts, by_name, lanes.bars, now)
-    _add_not_run(lanes, seen, ranges, now)
+    _add_not_run(lanes, glances, ranges, now)
     lanes.ahead, lanes.ahead_more = _ahead(views, now)
     lanes.height = max(lanes.not_run_y + LANE, HEAD + ROW * len(lanes.ahead))
     lanes.ticks = _ticks(now)
@@ -181,15 +192,15 @@ def _is_of_the_hour(node: NodeState, since: datetime) -> bool:
 
 
 def _x(at: datetime, now: datetime) -> float:
-    """Return where an instant stands: now is in the middle."""
+    """Return the position of an instant, in percent: now is in the middle."""
     return round(50 + 50 * ((at - now) / HOUR), 2)
 
 
-def _attempts(store: Store, seen: Sequence[Glance]) -> list[_Attempt]:
+def _attempts(store: Store, glances: Sequence[Glance]) -> list[_Attempt]:
     """Return the attempts of the hour. Only runs with several attempts are read from the store."""
-    again = [glance.id for glance in seen if glance.crashes or glance.failures][:_MOST_LOOKED_UP]
-    several = set(again)
-    made = [
+    with_several = [glance.id for glance in glances if glance.crashes or glance.failures][:_MOST_LOOKED_UP]
+    several_ids = set(with_several)
+    single = [
         _Attempt(
             glance.id,
             glance.job,
@@ -198,12 +209,12 @@ def _attempts(store: Store, seen: Sequence[Glance]) -> list[_Attempt]:
             glance.finished_at,
             None if glance.finished_at is None else str(glance.state),
         )
-        for glance in seen
-        if glance.id not in several
+        for glance in glances
+        if glance.id not in several_ids
     ]
-    return made + [
+    return single + [
         _Attempt(run.occurrence, run.job, run.node, run.started_at, run.finished_at, run.end)
-        for run in store.runs(*again)
+        for run in store.runs(*with_several)
     ]
 
 
@@ -213,12 +224,12 @@ def _bar(attempt: _Attempt, now: datetime) -> Bar | None:
     if ended < now - HOUR or attempt.node is None or attempt.end == "snoozed":
         return None
     x = _x(max(attempt.started_at, now - HOUR), now)
-    width = max(_THIN, _x(min(ended, now), now) - x)
-    kind = _KINDS.get(attempt.end, "skip")
+    width = max(_LEAST_WIDTH, _x(min(ended, now), now) - x)
+    kind = _KIND_OF_END.get(attempt.end, "skip")
     return Bar(
         kind=kind, node=attempt.node, job=attempt.job, run=attempt.occurrence, started=attempt.started_at,
         ended=attempt.finished_at,
-        x=min(x, 50 - _THIN), width=round(width, 2),
+        x=min(x, 50 - _LEAST_WIDTH), width=round(width, 2),
     )  # fmt: skip
 
 
@@ -238,22 +249,27 @@ def _packed(bars: list[Bar], lane: Lane) -> list[Bar]:
 
 def _joined(bars: list[Bar]) -> list[Bar]:
     joined: list[Bar] = []
-    last: dict[str, Bar] = {}
+    last_of_job: dict[str, Bar] = {}
     for bar in sorted(bars, key=lambda bar: (bar.x, bar.run)):
-        previous = last.get(bar.job)
+        previous = last_of_job.get(bar.job)
         if previous is not None and _touch(previous, bar):
             previous.width = round(max(previous.width, bar.x + bar.width - previous.x), 2)
             previous.count += bar.count
             previous.ended = bar.ended
         else:
-            last[bar.job] = bar
+            last_of_job[bar.job] = bar
             joined.append(bar)
     return joined
 
 
 def _touch(left: Bar, right: Bar) -> bool:
-    short = right.width <= 2 * _THIN
-    return short and left.kind == right.kind == "ok" and left.job == right.job and right.x - left.x - left.width < _THIN
+    short = right.width <= 2 * _LEAST_WIDTH
+    return (
+        short
+        and left.kind == right.kind == "ok"
+        and left.job == right.job
+        and right.x - left.x - left.width < _LEAST_WIDTH
+    )
 
 
 def _takeovers(
@@ -265,9 +281,9 @@ def _takeovers(
         by_run.setdefault(attempt.occurrence, []).append(attempt)
     for run, attempts_of_run in by_run.items():
         for ended, next_one in pairwise(attempts_of_run):
-            begin, end = by_name.get(ended.node or ""), by_name.get(next_one.node or "")
+            from_lane, to_lane = by_name.get(ended.node or ""), by_name.get(next_one.node or "")
             at = ended.finished_at
-            if ended.end != "crashed" or begin is None or end is None or begin is end or at is None:
+            if ended.end != "crashed" or from_lane is None or to_lane is None or from_lane is to_lane or at is None:
                 continue
             if at < now - HOUR:
                 continue
@@ -275,37 +291,37 @@ def _takeovers(
             takeovers.append(
                 Takeover(
                     job=ended.job, run=run, x=_x(at, now),
-                    y=ys.get((begin.name, True), begin.y + 31),
-                    to_y=ys.get((end.name, False), end.y + 31),
+                    y=ys.get((from_lane.name, True), from_lane.y + 31),
+                    to_y=ys.get((to_lane.name, False), to_lane.y + 31),
                     after=next_one.started_at - at,
                 )
             )  # fmt: skip
     return takeovers
 
 
-def _add_not_run(lanes: Lanes, seen: Sequence[Glance], ranges: Iterable[LedgerRange], now: datetime) -> None:
-    marks: list[tuple[datetime, str, str, int, int | None, str]] = [
-        (glance.scheduled_for or glance.due_at, str(glance.state), glance.job, 1, glance.id, glance.reason or "")
-        for glance in seen
+def _add_not_run(lanes: Lanes, glances: Sequence[Glance], ranges: Iterable[LedgerRange], now: datetime) -> None:
+    marks = [
+        _Mark(glance.scheduled_for or glance.due_at, str(glance.state), glance.job, 1, glance.id, glance.reason or "")
+        for glance in glances
         if glance.started_at is None and glance.state in _NEVER_RAN
     ]
     marks += [
-        (verdicts.last, str(verdicts.state), job, verdicts.count or 1, None, verdicts.reason)
+        _Mark(verdicts.last, str(verdicts.state), job, verdicts.count or 1, None, verdicts.reason)
         for job, verdicts in ((ledger_range.job, ledger_range.range) for ledger_range in ranges)
     ]
-    marks = [mark for mark in marks if now - HOUR <= mark[0] <= now]
-    lanes.not_run_count = sum(mark[3] for mark in marks)
+    marks = [mark for mark in marks if now - HOUR <= mark.at <= now]
+    lanes.not_run_count = sum(mark.times for mark in marks)
     labelled = set[bool]()
-    for at, state, job, count, run, reason in sorted(marks, key=lambda mark: mark[0], reverse=True)[:50]:
+    for at, state, job, count, run, reason in sorted(marks, key=lambda mark: mark.at, reverse=True)[:50]:
         missed = state == "missed"
         y = lanes.not_run_y + (22 if missed else 46)
         x = _x(at, now)
         # A single name for each track: more would overlap.
-        named = missed not in labelled
+        is_labelled = missed not in labelled
         labelled.add(missed)
         lanes.not_run.append(
             NotRun(
-                state=state, job=job, at=at, x=x, y=y, count=count, run=run, reason=reason, labelled=named
+                state=state, job=job, at=at, x=x, y=y, count=count, run=run, reason=reason, labelled=is_labelled
             )
         )  # fmt: skip
 
@@ -317,7 +333,7 @@ def _ahead(views: Sequence[JobView], now: datetime) -> tuple[list[Ahead], int]:
         if trigger is None or view.retired_at is not None or view.spec.keeper is not None:
             continue
         times: list[datetime] = []
-        for at in times_after(trigger, now, _MOST_TIMES + 1):
+        for at in times_after(trigger, now, _MOST_MARKS + 1):
             if at > now + HOUR:
                 break
             times.append(at)
@@ -329,8 +345,8 @@ def _ahead(views: Sequence[JobView], now: datetime) -> tuple[list[Ahead], int]:
             view.spec.name,
             HEAD + ROW * number,
             first,
-            tuple(_x(at, now) for at in times[:_MOST_TIMES]),
-            len(times) > _MOST_TIMES,
+            tuple(_x(at, now) for at in times[:_MOST_MARKS]),
+            len(times) > _MOST_MARKS,
             view.paused_at is not None,
         )
         for number, (first, view, times) in enumerate(upcoming[:_MOST_AHEAD])
@@ -340,7 +356,7 @@ def _ahead(views: Sequence[JobView], now: datetime) -> tuple[list[Ahead], int]:
 
 def _ticks(now: datetime) -> list[tuple[float, datetime]]:
     """Return the quarters of an hour, without those at the edges and beside *now*, where their labels do not fit."""
-    first = now.replace(minute=0, second=0, microsecond=0) - HOUR
-    times = [first + _QUARTER * number for number in range(14)]
+    begin = now.replace(minute=0, second=0, microsecond=0) - HOUR
+    times = [begin + _QUARTER * number for number in range(14)]
     ticks = [(_x(at, now), at) for at in times]
     return [tick for tick in ticks if 1.5 < tick[0] < 98 and abs(tick[0] - 50) > 5]

@@ -213,16 +213,16 @@ def minute(instant: datetime, tz: tzinfo = UTC) -> str:
     if tz is UTC:  # a page has hundreds of them
         return f"{instant.astimezone(UTC).isoformat(' ', 'seconds')[:19]}Z"
     local = instant.astimezone(tz)
-    twice = local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset()
-    return local.isoformat(" ", "seconds")[:19] + (f" {offset_text(local)}" if twice else "")
+    is_ambiguous = local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset()
+    return local.isoformat(" ", "seconds")[:19] + (f" {offset_text(local)}" if is_ambiguous else "")
 
 
 def read_moment(text: str, now: datetime, tz: tzinfo) -> datetime | None:
     """Return the instant of a typed text: with a date or of today, with an offset or in a zone."""
-    for written in (text, f"{now.astimezone(tz):%Y-%m-%d}T{text}"):
+    for candidate in (text, f"{now.astimezone(tz):%Y-%m-%d}T{text}"):
         try:
-            found = datetime.fromisoformat(written)
-            instant = (found if found.tzinfo is not None else found.replace(tzinfo=tz)).astimezone(UTC)
+            moment = datetime.fromisoformat(candidate)
+            instant = (moment if moment.tzinfo is not None else moment.replace(tzinfo=tz)).astimezone(UTC)
         except (ValueError, OverflowError):
             continue
         return instant if instant >= EARLIEST_READ else None

@@ -30,9 +30,9 @@ from cronsensus.dashboard.run_filters import FILTERS
 
 STOPPING = "cronsensus.dashboard.stopping"
 """The key in the scope of a request under which a server puts the ``asyncio.Event`` of its stop."""
-EVERY = 2.0
+CURRENT_SECONDS = 2.0
 """Seconds for which a page counts as current."""
-_STREAM = 20.0
+_STREAM_SECONDS = 20.0
 """Seconds after which a stream ends, and the browser opens another: a server that stops waits for open streams."""
 _MOST_PAGES = 200
 PARAMETERS: dict[str, frozenset[str]] = {
@@ -47,12 +47,12 @@ PARAMETERS: dict[str, frozenset[str]] = {
     "failed": frozenset({"job", "since"}),
 }
 """The query parameters that pages read, by the first part of their path. Others would only make a page again."""
-OF_ALL = frozenset({"lang", "did", "zone"})
+COMMON_PARAMETERS = frozenset({"lang", "did", "zone"})
 TAG, DATA_OF = "x-page-tag", "x-data-of"
 """Headers of a page: the tag of its content, and the moment that it shows."""
-_COUNTED_ON = re.compile(r'(<(?:time class="rel|span id="age")[^>]*>)[^<]*')
-_KEEP = {"cache-control": "no-store"}
-_NEVER = ("/live", "/static", "/do/")
+_AGE_TEXT = re.compile(r'(<(?:time class="rel|span id="age")[^>]*>)[^<]*')
+_NO_STORE = {"cache-control": "no-store"}
+_NO_PAGES = ("/live", "/static", "/do/")
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class _Page:
 
 def page_tag(text: str) -> str:
     """Return the tag of a page's content: pages that differ only in ages of times have the same tag."""
-    return hashlib.sha256(_COUNTED_ON.sub(r"\1", text).encode("utf-8", "replace")).hexdigest()[:16]
+    return hashlib.sha256(_AGE_TEXT.sub(r"\1", text).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 class Live:
@@ -83,40 +83,40 @@ class Live:
 
         ``seen`` is the tag of the browser's content; a stream that it opens again has it in a header.
         """
-        asked = urlsplit(request.query_params.get("of", ""))
-        path = asked.path or "/"
-        if asked.scheme or asked.netloc or not path.startswith("/") or path.startswith(_NEVER):
+        address = urlsplit(request.query_params.get("of", ""))
+        path = address.path or "/"
+        if address.scheme or address.netloc or not path.startswith("/") or path.startswith(_NO_PAGES):
             return PlainTextResponse("of= is the path of a page\n", 400)
-        known = PARAMETERS.get(path.split("/")[1], frozenset()) | OF_ALL
-        query = urlencode([pair for pair in parse_qsl(asked.query, keep_blank_values=True) if pair[0] in known])
-        seen = request.headers.get("last-event-id") or request.query_params.get("seen", "")
+        parameters = PARAMETERS.get(path.split("/")[1], frozenset()) | COMMON_PARAMETERS
+        query = urlencode([pair for pair in parse_qsl(address.query, keep_blank_values=True) if pair[0] in parameters])
+        browser_tag = request.headers.get("last-event-id") or request.query_params.get("seen", "")
         if "text/event-stream" not in request.headers.get("accept", ""):
             page = await self._current(request, path, query)
-            headers = {**_KEEP, TAG: page.tag, DATA_OF: page.data_of}
-            return PlainTextResponse("same" if page.tag == seen else page.text, headers=headers)
+            headers = {**_NO_STORE, TAG: page.tag, DATA_OF: page.data_of}
+            return PlainTextResponse("same" if page.tag == browser_tag else page.text, headers=headers)
         return StreamingResponse(
-            self._stream(request, path, query, seen),
+            self._stream(request, path, query, browser_tag),
             media_type="text/event-stream",
-            headers={"x-accel-buffering": "no", **_KEEP},
+            headers={"x-accel-buffering": "no", **_NO_STORE},
         )
 
-    async def _stream(self, request: Request, path: str, query: str, seen: str) -> AsyncIterator[str]:
+    async def _stream(self, request: Request, path: str, query: str, browser_tag: str) -> AsyncIterator[str]:
         yield "retry: 1000\n\n"
-        end = _time() + _STREAM
+        end = _time() + _STREAM_SECONDS
         stopping = request.scope.get(STOPPING) or asyncio.Event()
         while _time() < end and not stopping.is_set():
             page = await self._current(request, path, query)
             # Silence would look like a page whose server is gone.
-            if page.tag == seen:
+            if page.tag == browser_tag:
                 yield f"event: same\ndata: {page.data_of}\n\n"
             else:
                 yield f"id: {page.tag}\ndata: {json.dumps(page.text)}\n\n"
-            seen = page.tag
+            browser_tag = page.tag
             with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(stopping.wait(), EVERY)
+                await asyncio.wait_for(stopping.wait(), CURRENT_SECONDS)
 
     async def _current(self, request: Request, path: str, query: str) -> _Page:
-        """Return a page as it is now, or was less than ``EVERY`` seconds ago."""
+        """Return a page as it is now, or was less than ``CURRENT_SECONDS`` seconds ago."""
         headers = [pair for pair in request.scope["headers"] if pair[0] in {b"host", b"cookie", b"accept-language"}]
         zone = choose_zone(None, request.cookies)
         language = (request.cookies.get(COOKIE), request.headers.get("accept-language"))
@@ -130,10 +130,10 @@ class Live:
         while len(self._pages) > _MOST_PAGES:
             self._pages.popitem(last=False)
         async with page.lock:
-            if _time() - page.made_at >= EVERY * 0.9:
-                page.text, known = await _made(self.app, scope)
+            if _time() - page.made_at >= CURRENT_SECONDS * 0.9:
+                page.text, page_headers = await _made(self.app, scope)
                 # Answers that are no page have no tag.
-                page.tag, page.data_of = known.get(TAG) or page_tag(page.text), known.get(DATA_OF, "")
+                page.tag, page.data_of = page_headers.get(TAG) or page_tag(page.text), page_headers.get(DATA_OF, "")
                 page.made_at = _time()
         return page
 

@@ -16,7 +16,7 @@ from cronsensus.model.states import ACTIVE, State
 from cronsensus.stores.base import Store
 
 MOST_CHOSEN = 200
-_PREVIEWED = 50
+_MOST_PREVIEWED = 50
 Judge = Callable[[Store, Occurrence], tuple[bool, Text]]
 """Returns whether the act applies to a run, and a text on what would become of it."""
 
@@ -72,18 +72,18 @@ def _many(verb: _Verb) -> Action:
         # Runs that are left alone are listed last.
         rows = [(f"{run.id} {run.job}", outcome) for run, _, outcome in sorted(judged, key=lambda row: not row[1])]
         state = " ".join(f"{run.id}:{run.state}:{run.attempt}:{run.retried_as}" for run in chosen)
-        numbers = " ".join(str(run.id) for run in chosen)
+        run_ids = " ".join(str(run.id) for run in chosen)
         return Form(
             title=(verb.single_title,) if len(affected) == 1 else (verb.title, len(affected) or len(chosen)),
             consequences=(("{0} of the {1} that were chosen are meant.", len(affected), len(chosen)),),
             button=verb.button,
             back=read_list_path(values.get("list", "")),
-            hidden={"runs": numbers, "list": values.get("list", "")[:4000]},
+            hidden={"runs": run_ids, "list": values.get("list", "")[:4000]},
             seen=hashlib.sha256(state.encode()).hexdigest()[:16],
             reason=verb.command == "cancel",
             stops=verb.command == "cancel",
-            rows=tuple(rows[:_PREVIEWED]),
-            more=max(0, len(rows) - _PREVIEWED),
+            rows=tuple(rows[:_MOST_PREVIEWED]),
+            more=max(0, len(rows) - _MOST_PREVIEWED),
             refused=None if affected else ("None of them can be meant.",),
             command=f"cronsensus runs {verb.command} " + " ".join(str(run.id) for run in affected[:20])
             + (" …" if len(affected) > 20 else ""),
@@ -124,4 +124,4 @@ _RETRY = _Verb(
     command="retry",
     act=_retry,
 )
-MANY = {"cancel-runs": _many(_CANCEL), "retry-runs": _many(_RETRY)}
+MANY_RUNS_ACTIONS = {"cancel-runs": _many(_CANCEL), "retry-runs": _many(_RETRY)}

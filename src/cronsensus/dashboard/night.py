@@ -18,7 +18,7 @@ EVENING, MORNING = time(18), time(8)
 SELDOM = 6
 """A job with at most so many times in a night has a row for each of them."""
 _MOST_ROWS = 16
-_WELL = frozenset({"succeeded", "running", "pending"})
+_GOOD_STATES = frozenset({"succeeded", "running", "pending"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class NightRow:
     state: str
     count: int = 1
     reason: str = ""
-    one: Glance | None = None
+    glance: Glance | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +39,8 @@ class Night:
 
     Attributes:
         rows: by time; ``more``: how many did not fit.
-        often: how many jobs ran more often; ``often_counts``: their verdicts.
-        whole: ``False``: only the newest runs were read.
+        often: how many jobs ran more often than ``SELDOM``; ``often_counts``: their verdicts.
+        complete: ``False``: only the newest runs were read.
     """
 
     begin: datetime
@@ -49,10 +49,12 @@ class Night:
     more: int
     often: int
     often_counts: Counter[str]
-    whole: bool
+    complete: bool
 
 
-def draw_night(now: datetime, zone: tzinfo, pasts: Mapping[str, Past], ran: Iterable[Glance], *, whole: bool) -> Night:
+def draw_night(
+    now: datetime, zone: tzinfo, pasts: Mapping[str, Past], ran: Iterable[Glance], *, complete: bool
+) -> Night:
     """Return the last night until 8 o'clock, or this one so far.
 
     Args:
@@ -60,35 +62,37 @@ def draw_night(now: datetime, zone: tzinfo, pasts: Mapping[str, Past], ran: Iter
         zone: the zone of the night.
         pasts: the newest verdicts of some jobs.
         ran: the runs of all jobs that ended in the last day.
-        whole: whether these are all of them.
+        complete: whether these are all of them.
     """
     begin, end = find_night(now, zone)
-    seen = {glance.id: glance for past in pasts.values() for glance in past.glances} | {one.id: one for one in ran}
+    by_id = {glance.id: glance for past in pasts.values() for glance in past.glances} | {
+        glance.id: glance for glance in ran
+    }
     by_job: dict[str, list[Glance | VerdictRange]] = {}
-    for one in seen.values():
-        if one.parent is None and begin <= (one.scheduled_for or one.due_at) < end:
-            by_job.setdefault(one.job, []).append(one)
+    for glance in by_id.values():
+        if glance.parent is None and begin <= (glance.scheduled_for or glance.due_at) < end:
+            by_job.setdefault(glance.job, []).append(glance)
     for job, past in pasts.items():
         by_job.setdefault(job, []).extend(
             ledger_range.range for ledger_range in past.ranges if begin <= ledger_range.range.last < end
         )
     seldom: list[tuple[str, Glance | VerdictRange]] = []
-    often, counts = 0, Counter[str]()
-    for job, some in by_job.items():
+    frequent, frequent_counts = 0, Counter[str]()
+    for job, outcomes in by_job.items():
         if is_internal(job):
             continue
-        if sum(map(_times, some)) <= SELDOM:
-            seldom += [(job, kept) for kept in some]
+        if sum(map(_times, outcomes)) <= SELDOM:
+            seldom += [(job, outcome) for outcome in outcomes]
             continue
-        often += 1
-        for kept in some:
-            counts[_verdict(kept)] += _times(kept)
+        frequent += 1
+        for outcome in outcomes:
+            frequent_counts[_verdict(outcome)] += _times(outcome)
     # Trouble comes before successes.
-    first = nsmallest(_MOST_ROWS, seldom, key=lambda one: (_verdict(one[1]) in _WELL, _time(one[1])))
-    rows = sorted((_night_row(job, one) for job, one in first), key=attrgetter("at", "job"))
+    kept = nsmallest(_MOST_ROWS, seldom, key=lambda entry: (_verdict(entry[1]) in _GOOD_STATES, _time(entry[1])))
+    rows = sorted((_night_row(job, outcome) for job, outcome in kept), key=attrgetter("at", "job"))
     return Night(
         begin=begin, end=end, rows=tuple(rows),
-        more=len(seldom) - len(rows), often=often, often_counts=counts, whole=whole,
+        more=len(seldom) - len(rows), often=frequent, often_counts=frequent_counts, complete=complete,
     )  # fmt: skip
 
 
@@ -105,14 +109,14 @@ def _verdict(outcome: Glance | VerdictRange) -> str:
 
 
 def _night_row(job: str, outcome: Glance | VerdictRange) -> NightRow:
-    made = outcome if isinstance(outcome, Glance) else None
+    glance = outcome if isinstance(outcome, Glance) else None
     return NightRow(
         at=_time(outcome),
         job=job,
         state=_verdict(outcome),
         count=_times(outcome),
         reason=outcome.reason or "",
-        one=made,
+        glance=glance,
     )
 
 

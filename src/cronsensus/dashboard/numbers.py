@@ -37,10 +37,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How many nodes are alive, and which are missing.
+    """The count of nodes: how many are alive, and which are missing.
 
     Attributes:
-        gone: names of nodes that died or stand still, with the time since when, the newest first.
+        gone: names of nodes that died or are stopped, each with the time since when; the newest first.
     """
 
     alive: int
@@ -73,37 +73,37 @@ def read_nodes(store: Store, *, ended: bool = True) -> tuple[Node, ...]:
     """Return the nodes, the newest first; without processes that only hold locks."""
     sessions = [session for session in store.sessions(ended=ended, limit=200) if session.is_node]
     lives = lives_of(store, sessions)
-    return tuple(Node(one, lives.get(one.id)) for one in sessions)
+    return tuple(Node(session, lives.get(session.id)) for session in sessions)
 
 
-def count_nodes(found: Iterable[Node], since: datetime) -> Standing:
+def count_nodes(nodes: Iterable[Node], since: datetime) -> Standing:
     """Count the live nodes; a node that died after ``since`` is missing until its name comes back."""
-    alive, gone, known = 0, [], set[str]()
-    for node in found:  # the newest first
-        one = node.session
-        at = one.ended_at or one.renewed_at
+    alive, gone, names = 0, [], set[str]()
+    for node in nodes:  # the newest first
+        session = node.session
+        at = session.ended_at or session.renewed_at
         alive += node.state == "alive"
-        if one.node not in known and node.state in {"gone", "stopped"} and at >= since:
-            gone.append((one.node, at))
-        known.add(one.node)
+        if session.node not in names and node.state in {"gone", "stopped"} and at >= since:
+            gone.append((session.node, at))
+        names.add(session.node)
     return Standing(alive, tuple(gone))
 
 
 def count_work(store: Store) -> Work:
     """Return the waiting and running work of users' jobs."""
     counts = store.counts()
-    own = _internal_jobs(store)
-    waiting = counts.pending - sum(store.pending_of(own).values())
-    read = store.occurrences(OccurrenceFilter(states=(State.RUNNING,)), limit=_MOST_RUNNING, newest_first=False)
-    shown = [one for one in read if not is_internal(one.job)]
-    shown.sort(key=lambda one: one.started_at or one.created_at)
+    internal_jobs = _internal_jobs(store)
+    waiting = counts.pending - sum(store.pending_of(internal_jobs).values())
+    running = store.occurrences(OccurrenceFilter(states=(State.RUNNING,)), limit=_MOST_RUNNING, newest_first=False)
+    users_runs = [occurrence for occurrence in running if not is_internal(occurrence.job)]
+    users_runs.sort(key=lambda occurrence: occurrence.started_at or occurrence.created_at)
     return Work(
         waiting=max(waiting, 0),
-        running=max(counts.running - (len(read) - len(shown)), len(shown)),
+        running=max(counts.running - (len(running) - len(users_runs)), len(users_runs)),
         capped=max(counts.pending, counts.running) >= counts.limit,
         paused=counts.paused,
         jobs=counts.jobs,
-        oldest=tuple(shown),
+        oldest=tuple(users_runs),
     )
 
 

@@ -12,7 +12,7 @@ from cronsensus.triggers.zones import load_zone
 CHOSEN, VIEWERS = "cronsensus_zone", "cronsensus_viewer_zone"
 """Cookies: the viewer's choice, and the zone of the browser, which the page's script sets."""
 CHOICES = ("viewer", "utc", "job")
-_LONGEST = 64
+_LONGEST_ZONE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +36,15 @@ class PageZone:
         return str(self.zone)
 
 
-def choose_zone(asked: str | None, cookies: Mapping[str, str], job: tzinfo | None = None) -> PageZone:
+def choose_zone(in_query: str | None, cookies: Mapping[str, str], job: tzinfo | None = None) -> PageZone:
     """Return the zone of a page: by the query, else an earlier choice, else the browser's, else UTC."""
     viewers_zone: tzinfo = UTC
-    viewer = cookies.get(VIEWERS, "")[:_LONGEST]
+    viewer = cookies.get(VIEWERS, "")[:_LONGEST_ZONE]
     try:
         viewers_zone = load_zone(viewer)
     except CronsensusError:
         viewer = ""
-    choice = next((wanted for wanted in (asked, cookies.get(CHOSEN)) if wanted in CHOICES), "viewer")
+    choice = next((choice for choice in (in_query, cookies.get(CHOSEN)) if choice in CHOICES), "viewer")
     if choice == "job" and job is None:
         choice = "viewer"
     zones = {"viewer": viewers_zone, "utc": UTC, "job": job or UTC}

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 TOKEN = "CRONSENSUS_DASHBOARD_TOKEN"  # noqa: S105 - the name of a variable
 USER = "CRONSENSUS_DASHBOARD_USER"
 PASSWORD = "CRONSENSUS_DASHBOARD_PASSWORD"  # noqa: S105 - the name of a variable
-_SHORTEST = 12
+_SHORTEST_SECRET = 12
 _LONGEST_USER = 200
 """Characters of a name for the trail."""
 PARAMETER = "key"
 """The parameter of a URL that opens the dashboard. Not ``token``, which is masked in whatever is printed."""
-_ASK = """<!doctype html>
+_ASKING_PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>A token · cronsensus</title><link rel="stylesheet" href="{base}/static/style.css"></head>
 <body><main class="door"><section class="panel"><div class="empty"><h1>{title}</h1><p>{what}</p>
@@ -78,11 +78,11 @@ class Token:
 
     def __call__(self, request: Request) -> Literal["operate"] | None:
         """Return ``"operate"`` if the request shows the token."""
-        user, given = _credentials(request, "basic", "bearer")
-        right = _same(given, self.token)
-        right |= _same(request.query_params.get(PARAMETER, ""), self.token)
-        right |= _same(request.cookies.get(_cookie(request), ""), self._kept)
-        if not right:
+        user, secret = _credentials(request, "basic", "bearer")
+        is_right = _same(secret, self.token)
+        is_right |= _same(request.query_params.get(PARAMETER, ""), self.token)
+        is_right |= _same(request.cookies.get(_cookie(request), ""), self._kept)
+        if not is_right:
             return None
         # A token that was made here is only known to the person who started the dashboard, whose name Access has.
         request.state.user = user[:_LONGEST_USER] or (None if self.made else "dashboard")
@@ -111,29 +111,31 @@ class Token:
         ``None``: the URL has no token, or the client is no browser, and is answered at once.
         """
         scope = request.scope
-        given = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        rest = urlencode([pair for pair in given if pair[0] != PARAMETER])
-        if PARAMETER not in dict(given):
+        parameters = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        query = urlencode([pair for pair in parameters if pair[0] != PARAMETER])
+        if PARAMETER not in dict(parameters):
             return None
-        scope["query_string"] = rest.encode()
+        scope["query_string"] = query.encode()
         if request.method not in {"GET", "HEAD"} or "text/html" not in request.headers.get("accept", ""):
             return None
         cookie = f"{_cookie(request)}={self._kept}; Path={_base(request) or '/'}; HttpOnly; SameSite=Strict"
         cookie += "; Secure" if scope["scheme"] == "https" else ""
         # Relative: right below any prefix, and it cannot lead to another host.
-        place = f"./{quote(scope['path'].rpartition('/')[2])}{'?' if rest else ''}{rest}"
+        location = f"./{quote(scope['path'].rpartition('/')[2])}{'?' if query else ''}{query}"
         return [
-            (b"location", place.encode()),
+            (b"location", location.encode()),
             (b"set-cookie", cookie.encode()),
             (b"cache-control", b"no-store"),
         ]
 
     def page(self, request: Request) -> str:
         """Return a page that asks for the token and then leads to where the request wanted to go."""
-        given = [pair for pair in request.query_params.multi_items() if pair[0] != PARAMETER]
-        hidden = "".join(f'<input type="hidden" name="{escape(name)}" value="{escape(text)}">' for name, text in given)
-        title, _, what = escape(self.what_to_do).partition(": ")
-        return _ASK.format(base=escape(_base(request)), title=title, what=what, hidden=hidden)
+        parameters = [pair for pair in request.query_params.multi_items() if pair[0] != PARAMETER]
+        hidden = "".join(
+            f'<input type="hidden" name="{escape(name)}" value="{escape(text)}">' for name, text in parameters
+        )
+        title, _, explanation = escape(self.what_to_do).partition(": ")
+        return _ASKING_PAGE.format(base=escape(_base(request)), title=title, what=explanation, hidden=hidden)
 
 
 def from_environment(env: Mapping[str, str] | None = None) -> Password | Token | None:
@@ -156,9 +158,10 @@ def from_environment(env: Mapping[str, str] | None = None) -> Password | Token |
 
 
 def _long_enough(name: str, secret: str) -> str:
-    if len(secret) < _SHORTEST:
+    if len(secret) < _SHORTEST_SECRET:
         raise ConfigurationError(
-            f"{name} has {len(secret)} characters and can be guessed; use {_SHORTEST} or more (openssl rand -hex 16)"
+            f"{name} has {len(secret)} characters and can be guessed; use {_SHORTEST_SECRET} or more (openssl rand "
+            "-hex 16)"
         )
     return secret
 
@@ -175,20 +178,20 @@ def _base(request: Request) -> str:
 
 def _credentials(request: Request, *schemes: str) -> tuple[str, str]:
     """Return the user and the secret of a request's ``Authorization``; both empty without one of ``schemes``."""
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() not in schemes:
         return "", ""
-    return _decoded(given) if scheme.lower() == "basic" else ("", given.strip())
+    return _decoded(credentials) if scheme.lower() == "basic" else ("", credentials.strip())
 
 
-def _decoded(given: str) -> tuple[str, str]:
+def _decoded(credentials: str) -> tuple[str, str]:
     try:
-        user, _, password = base64.b64decode(given.strip(), validate=True).decode().partition(":")
+        user, _, password = base64.b64decode(credentials.strip(), validate=True).decode().partition(":")
     except (binascii.Error, ValueError):
         return "", ""
     return user, password
 
 
-def _same(given: str, wanted: str) -> bool:
+def _same(first: str, second: str) -> bool:
     """Compare in constant time."""
-    return hmac.compare_digest(given.encode(), wanted.encode())
+    return hmac.compare_digest(first.encode(), second.encode())

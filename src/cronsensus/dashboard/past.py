@@ -13,17 +13,17 @@ from typing import Any
 from cronsensus.model.glance import Glance, Past
 from cronsensus.model.states import State
 
-READ = 3_000
+MOST_READ = 3_000
 """The newest verdicts of a job, of which its calendar is made: 33 a day for 90 days, or one a minute for 48 hours."""
 DAYS, HOURS = 90, 48
 SIZE, STEP = 22, 26
-_PLOTTED = 100
-_WORST = ("failed", "missed", "running", "pending", "succeeded", "skipped", "cancelled")
+_MOST_PLOTTED = 100
+_WORST_FIRST = ("failed", "missed", "running", "pending", "succeeded", "skipped", "cancelled")
 _TOP, _HEIGHT = 14, 130
 _LEFT, _WIDTH = 9, 85
 _MOST_LINES = 5
-_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30)
-_LONGER = (60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400)
+_STEPS_TO_30_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30)
+_STEPS_FROM_1_MINUTE = (60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Cell:
     @property
     def worst(self) -> str:
         """The verdict that matters most, or nothing."""
-        return next((state for state in _WORST if self.counts[state]), "")
+        return next((state for state in _WORST_FIRST if self.counts[state]), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ class Plot:
     """How long the last runs took.
 
     Attributes:
-        lines: p50 and p95, each with where it stands.
-        scale: durations of the axis, likewise, from the lowest.
+        lines: p50 and p95, each with its position.
+        scale: durations of the axis with their positions, from the lowest.
         dates: moments of the other axis, in percent.
     """
 
@@ -100,8 +100,8 @@ def draw_calendar(past: Past, now: datetime, zone: tzinfo) -> Calendar:
         if cell is not None:
             cell.counts[str(glance.state)] += 1
             cell.taken_over += glance.crashes > 0
-    for kept in past.ranges:
-        verdicts = kept.range
+    for ledger_range in past.ranges:
+        verdicts = ledger_range.range
         begin = bisect_left(keys, _key(verdicts.first, zone, hourly=hourly))
         touched = cells[begin : bisect_right(keys, _key(verdicts.last, zone, hourly=hourly))]
         for number, cell in enumerate(reversed(touched)):
@@ -114,32 +114,38 @@ def draw_calendar(past: Past, now: datetime, zone: tzinfo) -> Calendar:
 
 def plot_durations(past: Past, p50: timedelta | None, p95: timedelta | None) -> Plot | None:
     """Return the plot of how long the last runs took; ``None``: none has ended."""
-    ran = [(glance, took) for glance in past.glances if (took := _took(glance)) is not None][:_PLOTTED]
-    if not ran:
+    runs = [(glance, duration) for glance in past.glances if (duration := _took(glance)) is not None][:_MOST_PLOTTED]
+    if not runs:
         return None
-    lasted = [took for _, took in ran] + [one for one in (p50, p95) if one is not None]
-    scale = _scale(min(lasted), max(lasted))
-    times = [one.begun_at for one, _ in ran if one.begun_at is not None]
-    first, span = min(times), (max(times) - min(times)) or timedelta(seconds=1)
+    durations = [duration for _, duration in runs] + [percentile for percentile in (p50, p95) if percentile is not None]
+    scale = _scale(min(durations), max(durations))
+    times = [glance.begun_at for glance, _ in runs if glance.begun_at is not None]
+    begin, span = min(times), (max(times) - min(times)) or timedelta(seconds=1)
     points = []
-    for one, took in ran:
-        at = one.begun_at or first
-        kind = "fail" if one.state is State.FAILED else "take" if one.crashes else "ok"
-        points.append(Point(one.id, kind, _x(at, first, span), _y(took, scale), took, at))
-    lines = [(name, _y(took, scale), took) for name, took in (("p50", p50), ("p95", p95)) if took is not None]
-    dates = [first + span * share for share in (0.0, 0.5, 1.0)] if len(ran) > 1 else [first]
+    for glance, duration in runs:
+        at = glance.begun_at or begin
+        kind = "fail" if glance.state is State.FAILED else "take" if glance.crashes else "ok"
+        points.append(Point(glance.id, kind, _x(at, begin, span), _y(duration, scale), duration, at))
+    lines = [
+        (name, _y(duration, scale), duration) for name, duration in (("p50", p50), ("p95", p95)) if duration is not None
+    ]
+    dates = [begin + span * share for share in (0.0, 0.5, 1.0)] if len(runs) > 1 else [begin]
     return Plot(
         tuple(points),
         tuple(lines),
-        tuple((_y(took, scale), took) for took in scale),
-        tuple((_x(at, first, span), at) for at in dates),
+        tuple((_y(duration, scale), duration) for duration in scale),
+        tuple((_x(at, begin, span), at) for at in dates),
     )
 
 
 def _scale(least: timedelta, most: timedelta) -> list[timedelta]:
     """Return round durations at equal distances, from below the least to above the most."""
     step = next(
-        (step for step in (*_SECONDS, *_LONGER) if _count_steps(least, most, step) < _MOST_LINES),
+        (
+            step
+            for step in (*_STEPS_TO_30_SECONDS, *_STEPS_FROM_1_MINUTE)
+            if _count_steps(least, most, step) < _MOST_LINES
+        ),
         most.total_seconds() / (_MOST_LINES - 1) or 1,
     )
     low = int(least.total_seconds() / step)
@@ -151,12 +157,12 @@ def _count_steps(least: timedelta, most: timedelta, step: float) -> int:
     return math.ceil(most.total_seconds() / step) - int(least.total_seconds() / step)
 
 
-def _x(at: datetime, first: datetime, span: timedelta) -> float:
-    return round(_LEFT + _WIDTH * ((at - first) / span), 2)
+def _x(at: datetime, begin: datetime, span: timedelta) -> float:
+    return round(_LEFT + _WIDTH * ((at - begin) / span), 2)
 
 
-def _y(took: timedelta, scale: Sequence[timedelta]) -> float:
-    return round(_TOP + _HEIGHT * (1 - (took - scale[0]) / (scale[-1] - scale[0])), 1)
+def _y(duration: timedelta, scale: Sequence[timedelta]) -> float:
+    return round(_TOP + _HEIGHT * (1 - (duration - scale[0]) / (scale[-1] - scale[0])), 1)
 
 
 def _took(glance: Glance) -> timedelta | None:
@@ -167,17 +173,17 @@ def _took(glance: Glance) -> timedelta | None:
 
 def _moments(past: Past) -> Iterator[datetime]:
     """Yield the oldest time of each list that was cut. Both lists reach back to the later of them."""
-    if len(past.glances) >= READ:
+    if len(past.glances) >= MOST_READ:
         yield past.glances[-1].scheduled_for or past.glances[-1].due_at
-    if len(past.ranges) >= READ:
+    if len(past.ranges) >= MOST_READ:
         yield past.ranges[-1].range.last
 
 
 def _days(now: datetime, zone: tzinfo) -> list[Cell]:
     today = now.astimezone(zone).date()
-    first = today - timedelta(days=DAYS - 1)
-    monday = first - timedelta(days=first.weekday())
-    days = [first + timedelta(days=number) for number in range(DAYS)]
+    first_day = today - timedelta(days=DAYS - 1)
+    monday = first_day - timedelta(days=first_day.weekday())
+    days = [first_day + timedelta(days=number) for number in range(DAYS)]
     return [
         Cell(
             at=datetime(day.year, day.month, day.day, 12, tzinfo=zone),

@@ -15,12 +15,12 @@ from cronsensus.stores.base import Store
 
 SPAN = timedelta(minutes=10)
 """How far back ended runs are counted."""
-SHOWN = 50
+MOST_SHOWN = 50
 """Rows of a page."""
-_READ = 200
+_MOST_READ = 200
 """Most pending runs that are read for a page: the items of a batch share a row."""
 _MOST_ENDED = 600
-_RAN = (State.SUCCEEDED, State.FAILED)
+_RAN_STATES = (State.SUCCEEDED, State.FAILED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,10 +83,12 @@ class Queue:
 def read_queue_page(store: Store, after: int | None = None) -> Queue:
     """Read the queue, the oldest runs first; ``after``: the id after which the list begins."""
     now, work = store.now(), count_work(store)
-    read = store.occurrences(OccurrenceFilter(states=(State.PENDING,)), after=after, limit=_READ, newest_first=False)
-    pending = [run for run in read if not is_internal(run.job)]
-    ran = store.ran_since(now - SPAN, limit=_MOST_ENDED)
-    ended = [run.job for run in ran if run.state in _RAN and not is_internal(run.job)]
+    read_runs = store.occurrences(
+        OccurrenceFilter(states=(State.PENDING,)), after=after, limit=_MOST_READ, newest_first=False
+    )
+    pending = [run for run in read_runs if not is_internal(run.job)]
+    ended_runs = store.ran_since(now - SPAN, limit=_MOST_ENDED)
+    ended = [run.job for run in ended_runs if run.state in _RAN_STATES and not is_internal(run.job)]
     due = [run.due_at for run in pending if run.due_at <= now]
     rows, last_shown = _fold_items(pending)
     return Queue(
@@ -98,9 +100,13 @@ def read_queue_page(store: Store, after: int | None = None) -> Queue:
         jobs=tuple(_by_job(pending, Counter(ended), now)),
         read=len(pending),
         ended=len(ended),
-        ended_capped=len(ran) >= _MOST_ENDED,
+        ended_capped=len(ended_runs) >= _MOST_ENDED,
         rows=rows,
-        next_after=last_shown.id if last_shown is not None else read[-1].id if len(read) == _READ else None,
+        next_after=last_shown.id
+        if last_shown is not None
+        else read_runs[-1].id
+        if len(read_runs) == _MOST_READ
+        else None,
     )
 
 
@@ -109,15 +115,15 @@ def _fold_items(pending: Sequence[Occurrence]) -> tuple[tuple[QueueRow, ...], Oc
     items = Counter(run.parent for run in pending if run.parent is not None)
     rows: list[QueueRow] = []
     batches: set[int] = set()
-    last: Occurrence | None = None
+    last_shown: Occurrence | None = None
     for run in pending:
         if run.parent is None or run.parent not in batches:
-            if len(rows) == SHOWN:
-                return tuple(rows), last
+            if len(rows) == MOST_SHOWN:
+                return tuple(rows), last_shown
             rows.append(QueueRow(run, items[run.parent] if run.parent is not None else 0))
             if run.parent is not None:
                 batches.add(run.parent)
-        last = run
+        last_shown = run
     return tuple(rows), None
 
 

@@ -18,15 +18,15 @@ from cronsensus.stores.base import Store
 
 DAY = timedelta(days=1)
 PAGE = 50
-STRIP = 30
-"""Verdicts in the strip of a job."""
-MEASURED = 100
+STRIP_LENGTH = 30
+"""Verdicts in a job's strip: the row of small cells beside its name, one for each of its last verdicts."""
+MOST_MEASURED = 100
 """Runs whose durations are measured."""
-ONLY = ("failing", "missed", "paused")
-_BY_VERDICT = ("failing", "missed")
-_LATEST = datetime.max.replace(tzinfo=UTC)
-_AT_ONCE = PAGE + 1
-_MOST_FAILING = 500
+JOB_FILTERS = ("failing", "missed", "paused")
+_VERDICT_FILTERS = ("failing", "missed")
+_NO_NEXT_TIME = datetime.max.replace(tzinfo=UTC)
+_PAGE_AND_ONE = PAGE + 1
+_MOST_FAILURES = 500
 """The newest failures, whose jobs are checked for failing."""
 
 
@@ -62,60 +62,66 @@ class JobRow:
 
     @property
     def last(self) -> Verdict | None:
-        """The newest verdict, or where the newest occurrence stands."""
+        """The newest verdict, or the state of the newest occurrence."""
         return self.strip[-1] if self.strip else None
 
 
 @dataclass(frozen=True, slots=True)
 class JobPage:
-    """Jobs by name; ``more``: the name after which the next page begins."""
+    """Jobs by name.
+
+    Attributes:
+        more: the name after which the next page begins; ``None``: this is the last page.
+        stopped: so many jobs did not match that the search stopped before the page was full.
+    """
 
     rows: tuple[JobRow, ...]
     more: str | None
     stopped: bool = False
 
 
-def read_strip(past: Past, length: int = STRIP) -> tuple[Verdict, ...]:
+def read_strip(past: Past, length: int = STRIP_LENGTH) -> tuple[Verdict, ...]:
     """Return the last verdicts of a job, the newest last: of occurrences, and of times without an occurrence."""
-    made = past.glances[:length]
+    glances = past.glances[:length]
     cells = [
-        Verdict(glance.state, glance.scheduled_for or glance.due_at, 1, glance.reason or "", glance) for glance in made
+        Verdict(glance.state, glance.scheduled_for or glance.due_at, 1, glance.reason or "", glance)
+        for glance in glances
     ]
-    since = min((cell.at for cell in cells), default=None) if len(made) == length else None
+    oldest = min((cell.at for cell in cells), default=None) if len(glances) == length else None
     cells += [
         Verdict(
             ledger_range.range.state, ledger_range.range.last, ledger_range.range.count or 1, ledger_range.range.reason
         )
         for ledger_range in past.ranges
-        if since is None or ledger_range.range.last >= since
+        if oldest is None or ledger_range.range.last >= oldest
     ]
     return tuple(sorted(cells, key=lambda cell: cell.at)[-length:])
 
 
 def make_job_row(view: JobView, past: Past, now: datetime) -> JobRow:
     """Return a job as a line of a list."""
-    known, (next_in, next_at) = job_state(view), job_next(view, now)
-    cells = read_strip(past)
+    job_words, (next_in, next_at) = job_state(view), job_next(view, now)
+    strip = read_strip(past)
     trigger, due = view.spec.trigger, view.next_due
     changes = (
         describe_local_time(trigger, due, now)
-        if trigger is not None and due is not None and known.state == "active"
+        if trigger is not None and due is not None and job_words.state == "active"
         else None
     )
     p50, p95 = read_percentiles(past.glances)
-    return JobRow(view, known.state, next_in, next_at, changes, cells, _trouble(cells), p50, p95)
+    return JobRow(view, job_words.state, next_in, next_at, changes, strip, _trouble(strip), p50, p95)
 
 
 def read_percentiles(glances: Iterable[Glance]) -> tuple[timedelta | None, timedelta | None]:
     """Return the median and the 95th percentile of the durations of runs that succeeded."""
-    took = sorted(
+    durations = sorted(
         glance.finished_at - glance.begun_at
         for glance in glances
         if glance.state is State.SUCCEEDED and glance.begun_at is not None and glance.finished_at is not None
     )
-    if not took:
+    if not durations:
         return None, None
-    return took[(len(took) - 1) // 2], took[-(-95 * len(took) // 100) - 1]
+    return durations[(len(durations) - 1) // 2], durations[-(-95 * len(durations) // 100) - 1]
 
 
 def _trouble(cells: Sequence[Verdict]) -> str:
@@ -127,7 +133,7 @@ def _trouble(cells: Sequence[Verdict]) -> str:
 
 
 def read_job_page(store: Store, index: JobIndex, *, after: str = "", words: str = "", only: str = "") -> JobPage:
-    """Return a page of jobs whose name, function or schedule holds each of ``words``; those in trouble stand first.
+    """Return a page of jobs whose name, function or schedule contains each of ``words``; those in trouble come first.
 
     Args:
         store: has the jobs.
@@ -136,17 +142,17 @@ def read_job_page(store: Store, index: JobIndex, *, after: str = "", words: str 
         words: what to look for.
         only: ``failing``, ``missed`` or ``paused``; else all.
     """
-    wanted = words.lower().split()
-    views, last = _candidates(store, index, wanted, only, after)
-    candidates = [view for view in views if view.retired_at is None and all(word in text_of(view) for word in wanted)]
+    lowered = words.lower().split()
+    views, read_up_to = _candidates(store, index, lowered, only, after)
+    candidates = [view for view in views if view.retired_at is None and all(word in text_of(view) for word in lowered)]
     matching = _only(store, candidates, only)
-    stopped = last is not None and len(matching) <= PAGE
-    more = matching[PAGE - 1].spec.name if len(matching) > PAGE else last
+    stopped = read_up_to is not None and len(matching) <= PAGE
+    next_after = matching[PAGE - 1].spec.name if len(matching) > PAGE else read_up_to
     now = store.now()
-    pasts = store.last_of([view.spec.name for view in matching[:PAGE]], limit=STRIP)
+    pasts = store.last_of([view.spec.name for view in matching[:PAGE]], limit=STRIP_LENGTH)
     rows = [make_job_row(view, pasts.get(view.spec.name, Past()), now) for view in matching[:PAGE]]
-    rows.sort(key=lambda row: (row.trouble != "failing", row.trouble != "missed", row.view.next_due or _LATEST))
-    return JobPage(tuple(rows), more, stopped)
+    rows.sort(key=lambda row: (row.trouble != "failing", row.trouble != "missed", row.view.next_due or _NO_NEXT_TIME))
+    return JobPage(tuple(rows), next_after, stopped)
 
 
 def _candidates(
@@ -154,25 +160,25 @@ def _candidates(
 ) -> tuple[list[JobView], str | None]:
     """Return a page of jobs that may match, and one job more; and the last name that was read, if others follow.
 
-    Jobs beyond those are not checked: the page says so, and the next page goes on from that name.
+    Jobs beyond those are not checked: the page shows that, and the next page goes on from that name.
     """
     if only == "failing":
-        failed = store.occurrences(OccurrenceFilter(states=(State.FAILED,)), limit=_MOST_FAILING)
-        names = sorted({one.job for one in failed if one.job > after})
-        views = [view for name in names[:_AT_ONCE] if (view := store.job(name)) is not None]
-        return views, names[_AT_ONCE - 1] if len(names) > _AT_ONCE else None
+        failed = store.occurrences(OccurrenceFilter(states=(State.FAILED,)), limit=_MOST_FAILURES)
+        names = sorted({failure.job for failure in failed if failure.job > after})
+        views = [view for name in names[:_PAGE_AND_ONE] if (view := store.job(name)) is not None]
+        return views, names[_PAGE_AND_ONE - 1] if len(names) > _PAGE_AND_ONE else None
     if words or only == "paused":
-        names, more = index.find_names(store, words, paused=only == "paused", after=after, limit=_AT_ONCE)
+        names, more = index.find_names(store, words, paused=only == "paused", after=after, limit=_PAGE_AND_ONE)
         return index.read_views(store, names), more
-    views = store.jobs(after=after, limit=_AT_ONCE)
+    views = store.jobs(after=after, limit=_PAGE_AND_ONE)
     shown = [view for view in views if not is_internal(view.spec.name)]
-    return shown, views[-1].spec.name if only and len(views) == _AT_ONCE else None
+    return shown, views[-1].spec.name if only and len(views) == _PAGE_AND_ONE else None
 
 
 def _only(store: Store, views: list[JobView], only: str) -> list[JobView]:
     if only == "paused":
         return [view for view in views if view.paused_at is not None]
-    if only in _BY_VERDICT:
-        pasts = store.last_of([view.spec.name for view in views], limit=STRIP)
+    if only in _VERDICT_FILTERS:
+        pasts = store.last_of([view.spec.name for view in views], limit=STRIP_LENGTH)
         return [view for view in views if _trouble(read_strip(pasts.get(view.spec.name, Past()))) == only]
     return views

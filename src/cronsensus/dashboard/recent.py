@@ -10,11 +10,11 @@ from cronsensus.model.glance import Glance
 from cronsensus.stores.base import Store
 from cronsensus.timing.clock import Clock, SystemClock
 
-MOST = 1_500
+MOST_ENDED = 1_500
 """Ended runs that are kept at most, the newest: each costs some 10 µs to read, and as much to draw."""
 _OVERLAP = timedelta(seconds=30)
 """How much later an end may become visible than another end that was written after it."""
-_KEPT = 60.0
+_REFRESH_SECONDS = 60.0
 """Seconds after which all is read anew, because runs may be pruned or forgotten."""
 
 
@@ -23,15 +23,15 @@ class Ran:
     """Running occurrences, and those that ended since a moment, the newest first; ``whole``: these are all."""
 
     glances: tuple[Glance, ...]
-    whole: bool
+    complete: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
     at: datetime
-    until: float
+    read_anew_at: float
     ended: dict[int, Glance]
-    whole: bool
+    complete: bool
 
 
 class Recent:
@@ -53,20 +53,22 @@ class Recent:
         """
         with self._lock:
             kept, monotonic = self._kept, self._clock.monotonic()
-            again = kept is None or monotonic >= kept.until or now < kept.at
-            begin = since if kept is None or again else max(since, kept.at - _OVERLAP)
-            read = store.ran_since(begin, limit=MOST)
-            fresh = {one.id: one for one in read if one.state.final}
-            if kept is None or again or len(read) >= MOST:  # there is a gap between what is kept and this
-                self._kept = kept = _Kept(now, monotonic + _KEPT, fresh, len(read) < MOST)
+            read_all = kept is None or monotonic >= kept.read_anew_at or now < kept.at
+            read_from = since if kept is None or read_all else max(since, kept.at - _OVERLAP)
+            glances = store.ran_since(read_from, limit=MOST_ENDED)
+            fresh = {glance.id: glance for glance in glances if glance.state.final}
+            if kept is None or read_all or len(glances) >= MOST_ENDED:  # there is a gap between what is kept and this
+                self._kept = kept = _Kept(now, monotonic + _REFRESH_SECONDS, fresh, len(glances) < MOST_ENDED)
             else:
-                merged = {number: one for number, one in (kept.ended | fresh).items() if _ended(one) >= since}
-                newest = sorted(merged, reverse=True)[:MOST]
-                whole = kept.whole and len(newest) == len(merged)
-                self._kept = kept = _Kept(now, kept.until, {number: merged[number] for number in newest}, whole)
+                merged = {number: glance for number, glance in (kept.ended | fresh).items() if _ended(glance) >= since}
+                newest = sorted(merged, reverse=True)[:MOST_ENDED]
+                complete = kept.complete and len(newest) == len(merged)
+                self._kept = kept = _Kept(
+                    now, kept.read_anew_at, {number: merged[number] for number in newest}, complete
+                )
         # A run that had ended may run again: the newer reading holds.
-        found = kept.ended | {one.id: one for one in read}
-        return Ran(tuple(found[number] for number in sorted(found, reverse=True)), kept.whole)
+        by_id = kept.ended | {glance.id: glance for glance in glances}
+        return Ran(tuple(by_id[number] for number in sorted(by_id, reverse=True)), kept.complete)
 
 
 def _ended(glance: Glance) -> datetime:

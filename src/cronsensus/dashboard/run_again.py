@@ -25,10 +25,10 @@ from cronsensus.stores.retries import retry_chain
 def run_again() -> Action:
     """Return the action; its form names the downstream jobs of the run's job."""
 
-    def form(store: Store, given: Given) -> Form:
-        occurrence = find_run(store, given)
+    def form(store: Store, values: Given) -> Form:
+        occurrence = find_run(store, values)
         newest = retry_chain(store, occurrence)[-1]
-        again = " --again" if newest is not occurrence or occurrence.state is State.SUCCEEDED else ""
+        option = " --again" if newest is not occurrence or occurrence.state is State.SUCCEEDED else ""
         consequences: list[Text] = [("A new run, with the same arguments and nominal time; this one stays as it is.",)]
         if occurrence.error is not None:
             consequences.append(("It failed with: {0}", shorten(why_ended(occurrence), 200)))
@@ -66,7 +66,7 @@ def run_again() -> Action:
             refused=runs_elsewhere(store.job(occurrence.job))
             or _not_again(occurrence)
             or (None if newest.state.final else ("It was run again already, as run {0}.", newest.id)),
-            command=f"cronsensus runs retry {occurrence.id}{again}{' --downstream' if plan else ''}",
+            command=f"cronsensus runs retry {occurrence.id}{option}{' --downstream' if plan else ''}",
         )
         result.hidden["newest"] = str(newest.id)
         return result
@@ -83,13 +83,13 @@ def _not_again(occurrence: Occurrence) -> tuple[Any, ...] | None:
 def _preview(plan: RetryPlan) -> tuple[tuple[str, Text], ...]:
     """Return what would become of each downstream run."""
     follow = [(f"{run.id} {run.job}", ("follows it: a new run for the same nominal time",)) for run in plan.runs[1:]]
-    return (*follow, *((job, ("left alone: {0}", why)) for job, why in plan.left_out))
+    return (*follow, *((job, ("left alone: {0}", reason)) for job, reason in plan.left_out))
 
 
-def _carry_out(store: Store, given: Given, by: str, why: str) -> str:
-    newest_id = int(given["newest"])
+def _carry_out(store: Store, values: Given, by: str, why: str) -> str:
+    newest_id = int(values["newest"])
     downstream: Sequence[Occurrence] = ()
-    if given.get("downstream") and (newest := store.occurrence(newest_id)) is not None:
+    if values.get("downstream") and (newest := store.occurrence(newest_id)) is not None:
         downstream = plan_retry(store, rules_of(every_edge(store)), newest).runs[1:]
     # If somebody else retries the newest run meanwhile, the store returns their new run.
     retry = store.retry(newest_id, by=by, why=why, again=True)

@@ -24,26 +24,26 @@ FILTERS: Mapping[str, str] = {
     "order": ", ".join(ORDERS),
 }
 """Names in a query, each with its meaning."""
-_LONGEST = 400
+_LONGEST_FILTER = 400
 _MOST_WORDS = 8
 
 
 def read_search(
     query_values: Mapping[str, str], now: datetime, *, batch: int | None = None, zone: tzinfo = UTC
 ) -> RunSearch:
-    """Return the search that a query asks for; times without an offset are of ``zone``.
+    """Return the search of a query string; times without an offset are of ``zone``.
 
     Raises:
         InvalidOption: a state, an origin, an order or a time is invalid.
     """
-    texts = {name: query_values.get(name, "").strip()[:_LONGEST] for name in FILTERS}
+    texts = {name: query_values.get(name, "").strip()[:_LONGEST_FILTER] for name in FILTERS}
     try:
-        states = tuple(State(one) for one in texts["state"].split(",") if one)
+        states = tuple(State(word) for word in texts["state"].split(",") if word)
     except ValueError:
         raise InvalidOption(f"state= is one or more of {', '.join(State)}, with commas between") from None
     if texts["origin"] and texts["origin"] not in set(Origin):
         raise InvalidOption(f"origin= is one of {', '.join(Origin)}")
-    order = next((one for one in ORDERS if one == (texts["order"] or "newest")), None)
+    order = next((word for word in ORDERS if word == (texts["order"] or "newest")), None)
     if order is None:
         raise InvalidOption(f"order= is one of {', '.join(ORDERS)}")
     return RunSearch(
@@ -69,7 +69,7 @@ def list_path(query_values: Mapping[str, str], **changes: str) -> str:
 
 def read_list_path(query: str) -> str:
     """Return the path of the page of runs that a form came from, made of nothing but its filters."""
-    return list_path({name: text[:_LONGEST] for name, text in parse_qsl(query[:4000])})
+    return list_path({name: text[:_LONGEST_FILTER] for name, text in parse_qsl(query[:4000])})
 
 
 def list_command(query_values: Mapping[str, str]) -> str:

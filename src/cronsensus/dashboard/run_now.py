@@ -21,7 +21,7 @@ from cronsensus.security.masking import mask_data
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_edge, rules_of
 
-_FORM = re.compile(r"[0-9a-f-]{36}")
+_FORM_ID = re.compile(r"[0-9a-f-]{36}")
 """The form of an id of ``new_id``. Nothing else that a browser sends becomes a key."""
 
 
@@ -35,49 +35,55 @@ def run_now(scheduler: Scheduler | None) -> Action:
 
     def form(store: Store, values: Given) -> Form:
         view = require_job(store, values.get("job", ""))
-        known = parameters(view)
+        own_parameters = parameters(view)
         refused = runs_elsewhere(view) or refuse_retired(view)
         consequences: tuple[Text, ...] = (("One run more, beside its schedule: its next times stay as they are.",),)
-        if known is None or known:
+        if own_parameters is None or own_parameters:
             consequences += (("Where nothing is written, it gets the arguments of its definition.",),)
-        after = list_names_after(rules_of(every_edge(store)), view.spec.name)
-        if after:
+        downstream = list_names_after(rules_of(every_edge(store)), view.spec.name)
+        if downstream:
             consequences += (
                 (
                     "What comes after it does not follow: {0}. To have it follow: {1}",
-                    ", ".join(after),
+                    ", ".join(downstream),
                     f"cronsensus jobs trigger {view.spec.name} --downstream",
                 ),
             )
-        shown = job_form(
+        run_form = job_form(
             view,
             title=("Run {0} now", view.spec.name),
             consequences=consequences,
             button="Run now",
             seen=f"revision {view.revision}",
             fields=_json_fields(values)
-            if known is None
-            else tuple(_field(parameter, values, own_arguments(known, view.spec)) for parameter in known),
+            if own_parameters is None
+            else tuple(
+                _field(parameter, values, own_arguments(own_parameters, view.spec)) for parameter in own_parameters
+            ),
             refused=refused,
             command=f"cronsensus jobs trigger {view.spec.name}",
         )
         # A form that a browser sends twice makes the same run.
-        shown.hidden["form"] = values.get("form", "") if _FORM.fullmatch(values.get("form", "")) else new_id()
-        return shown
+        run_form.hidden["form"] = values.get("form", "") if _FORM_ID.fullmatch(values.get("form", "")) else new_id()
+        return run_form
 
     def carry_out(store: Store, values: Given, by: str, why: str) -> str:
         name = values["job"]
         if not any(text.strip() for key, text in values.items() if key.startswith(PREFIX)):
-            code = scheduler if name in declared else None
+            declaring_scheduler = scheduler if name in declared else None
             key = _key(values, "")
-            if code is None:
+            if declaring_scheduler is None:
                 return f"/runs/{store.trigger(name, by=by, why=why, key=key).id}"
-            return f"/runs/{code.trigger(name, by=by, reason=why, key=key).id}"
+            return f"/runs/{declaring_scheduler.trigger(name, by=by, reason=why, key=key).id}"
         view = require_job(store, name)
-        known = parameters(view)
-        if scheduler is not None and known is not None:
-            written = {key: text for key, text in values.items() if text.strip()}
-            item = scheduler.options(name).call(**read_arguments(known, own_arguments(known, view.spec) | written)).item
+        own_parameters = parameters(view)
+        if scheduler is not None and own_parameters is not None:
+            filled = {key: text for key, text in values.items() if text.strip()}
+            item = (
+                scheduler.options(name)
+                .call(**read_arguments(own_parameters, own_arguments(own_parameters, view.spec) | filled))
+                .item
+            )
             args, kwargs = item.args or (), item.kwargs or {}
         else:
             args = _read(values.get(f"{PREFIX}args", ""), list, '[42, "a"]', view.spec.args)
@@ -91,7 +97,7 @@ def run_now(scheduler: Scheduler | None) -> Action:
 def _key(values: Given, arguments: str) -> str | None:
     """Return the key of the run of a form: the same form with other arguments is another run."""
     form = values.get("form", "")
-    if not _FORM.fullmatch(form):
+    if not _FORM_ID.fullmatch(form):
         return None
     return f"{form} {hashlib.sha256(arguments.encode()).hexdigest()[:12]}" if arguments else form
 
@@ -104,8 +110,8 @@ def _json_fields(values: Given) -> tuple[Field, ...]:
     )
 
 
-def _field(parameter: Parameter, values: Given, own: Mapping[str, str]) -> Field:
-    hint = own.get(PREFIX + parameter.name) or parameter.default or ""
+def _field(parameter: Parameter, values: Given, own_texts: Mapping[str, str]) -> Field:
+    hint = own_texts.get(PREFIX + parameter.name) or parameter.default or ""
     return Field(
         PREFIX + parameter.name,
         parameter.name,
@@ -117,18 +123,18 @@ def _field(parameter: Parameter, values: Given, own: Mapping[str, str]) -> Field
     )
 
 
-def _read(text: str, kind: type, example: str, own: Any) -> Any:
+def _read(text: str, json_type: type, example: str, own_value: Any) -> Any:
     """Parse a field as JSON; an empty field gives the job's own value.
 
     Raises:
         InvalidOption: it is not JSON of this kind.
     """
     if not text.strip():
-        return own
+        return own_value
     try:
         value = json.loads(text)
     except ValueError:
         value = None
-    if not isinstance(value, kind):
-        raise InvalidOption(f"{text[:60]!r} is no JSON {kind.__name__}; write it like {example}")
+    if not isinstance(value, json_type):
+        raise InvalidOption(f"{text[:60]!r} is no JSON {json_type.__name__}; write it like {example}")
     return value

@@ -28,9 +28,9 @@ except ImportError as error:
 
 PORT = 8080
 _STOP_WITHIN = 3.0
-_TICKS = 10
+_TICKS_PER_CHECK = 10
 """Ticks of 0.1 s between two checks of connections."""
-_SMALL = 1_000
+_LEAST_COMPRESSED = 1_000
 """Smaller answers, in bytes, are not compressed."""
 
 
@@ -50,7 +50,7 @@ class _Uvicorn(uvicorn.Server):
         await super().startup(sockets)
 
     async def on_tick(self, counter: int) -> bool:
-        if counter % _TICKS == 0:
+        if counter % _TICKS_PER_CHECK == 0:
             for connection in list(self.server_state.connections):
                 if isinstance(connection, Connection):
                     connection.end_if_stuck()
@@ -92,8 +92,8 @@ class Server:
         prefix: str = "",
     ) -> None:
         auth = from_environment() or Token()
-        made = auth.token if isinstance(auth, Token) and auth.made else None
-        if made is not None:
+        made_token = auth.token if isinstance(auth, Token) and auth.made else None
+        if made_token is not None:
             require_loopback(host)
         pages: App = dashboard(source, auth=auth, read_only=read_only, by=by)
         stopping = asyncio.Event()
@@ -106,7 +106,7 @@ class Server:
 
         # A page with a form holds the browser's token beside text of the address, which somebody else may have written:
         # the compressed length would reveal the token. Streams are left alone by the middleware.
-        compressed = GZipMiddleware(pages, minimum_size=_SMALL, compresslevel=5)
+        compressed = GZipMiddleware(pages, minimum_size=_LEAST_COMPRESSED, compresslevel=5)
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             answer: App = pages if "/do/" in scope["path"] else compressed
@@ -117,15 +117,15 @@ class Server:
             self._listener = socket.create_server((host, port), family=family)
         except OSError as error:
             raise PortTakenError(f"cannot listen on {host}:{port}: {error}; take a free port: 0") from error
-        shown = f"[{host}]" if ":" in host else host
-        self.url = f"http://{shown}:{self._listener.getsockname()[1]}{prefix}/"
-        self.link = self.url if made is None else f"{self.url}?{PARAMETER}={made}"
-        most = most_connections()
+        shown_host = f"[{host}]" if ":" in host else host
+        self.url = f"http://{shown_host}:{self._listener.getsockname()[1]}{prefix}/"
+        self.link = self.url if made_token is None else f"{self.url}?{PARAMETER}={made_token}"
+        connection_limit = most_connections()
         settings = uvicorn.Config(
             app,
-            http=type("_Connection", (Connection,), {"most": most}),
+            http=type("_Connection", (Connection,), {"most": connection_limit}),
             ws="none",
-            backlog=min(BACKLOG, most),
+            backlog=min(BACKLOG, connection_limit),
             # With it a header of the request would name the peer.
             proxy_headers=False,
             server_header=False,
@@ -134,7 +134,7 @@ class Server:
             # On lower levels it logs each malformed request, which anybody can send.
             log_level=logging.ERROR,
             lifespan="off",
-            # For a page that a store keeps waiting; streams of open pages end when they are told.
+            # For a page that waits for the store; streams of open pages end when the server stops.
             timeout_graceful_shutdown=1,
         )
         self._server = _Uvicorn(settings, stopping)

@@ -1,4 +1,4 @@
-"""The strip of a job's last verdicts as SVG: a page has 1,500 cells, and a template takes ten times as long."""
+"""Draw the strip of a job's last verdicts, as SVG; for the 1,500 cells of a page a template is ten times slower."""
 
 from __future__ import annotations
 

@@ -104,9 +104,9 @@ class Declarations:
         Raises:
             DuplicateJob: the name is taken.
         """
-        taken = self._functions.get(function.name)
-        if taken is not None:
-            raise DuplicateJob(_declared_twice(function.name, taken, function))
+        other_function = self._functions.get(function.name)
+        if other_function is not None:
+            raise DuplicateJob(_declared_twice(function.name, other_function, function))
         self._functions[function.name] = function
         self._registry[function.name] = function.registered
 
@@ -146,8 +146,8 @@ class Declarations:
         Raises:
             UnknownJob: there is none of that name.
         """
-        found = self._functions.get(name)
-        if found is None:
+        function = self._functions.get(name)
+        if function is None:
             import difflib
 
             close = difflib.get_close_matches(name, self._functions, n=1)
@@ -157,11 +157,13 @@ class Declarations:
                 else "; declare it with @scheduler.function() where every node imports it"
             )
             raise UnknownJob(f"no function is registered here as {name!r}{hint}")
-        return found
+        return function
 
     def registered_as(self, function: object) -> Function | None:
         """Return the registration of a function, or ``None``."""
-        return next((known for known in self._functions.values() if known.registered.function is function), None)
+        return next(
+            (declared for declared in self._functions.values() if declared.registered.function is function), None
+        )
 
     def find_function(self, name: str) -> Function | None:
         """Return a registered function, or ``None``."""
@@ -280,8 +282,8 @@ def check_jitter(spec: JobSpec) -> None:
     times = [trigger.next_after(EPOCH)]
     while times[-1] is not None and len(times) <= _SAMPLE:
         times.append(trigger.next_after(times[-1]))
-    known = [time for time in times if time is not None]
-    intervals = sorted(later - earlier for earlier, later in pairwise(known))
+    nominal_times = [time for time in times if time is not None]
+    intervals = sorted(later - earlier for earlier, later in pairwise(nominal_times))
     if intervals and trigger.jitter > (usual := intervals[len(intervals) // 2]):
         raise InvalidOption(
             f"{spec.name!r} runs each {format_duration(usual)}, and jitter={format_duration(trigger.jitter)!r} is "

@@ -132,13 +132,20 @@ def refuse_method(function: Function) -> None:
     Raises:
         UnsupportedFunction: it is such a method; the message says what to write.
     """
-    first = next(iter(function.signature.parameters.values()), None) if function.signature is not None else None
-    inside = getattr(inspect.unwrap(_inner(function.registered.function)), "__qualname__", "").rpartition(".")[0]
-    if first is None or first.name not in {"self", "cls"} or not inside or inside.endswith("<locals>"):
+    first_parameter = (
+        next(iter(function.signature.parameters.values()), None) if function.signature is not None else None
+    )
+    class_name = getattr(inspect.unwrap(_inner(function.registered.function)), "__qualname__", "").rpartition(".")[0]
+    if (
+        first_parameter is None
+        or first_parameter.name not in {"self", "cls"}
+        or not class_name
+        or class_name.endswith("<locals>")
+    ):
         return
-    if first.annotation is inspect.Parameter.empty:
+    if first_parameter.annotation is inspect.Parameter.empty:
         raise UnsupportedFunction(
-            f"{function.name!r} ({function.place}) is a method of {inside.rpartition('.')[2]}, and a node has no "
+            f"{function.name!r} ({function.place}) is a method of {class_name.rpartition('.')[2]}, and a node has no "
             "object to call it with; write a function at the top level of the module that makes the object and calls "
             "it, or put @staticmethod above the decorator"
         )

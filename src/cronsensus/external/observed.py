@@ -20,7 +20,7 @@ from cronsensus.timing.instants import from_micros, to_micros
 
 OBSERVED_NAME = "observed"
 """The job of the guarded function whose results are the records."""
-_JOB = f"once:{OBSERVED_NAME}"
+_OBSERVED_JOB = f"once:{OBSERVED_NAME}"
 _PAGE = 500
 
 
@@ -56,21 +56,23 @@ def read_observed(
     store: Store, *, jobs: Collection[str] = (), since: datetime | None = None, until: datetime | None = None
 ) -> Observed:
     """Count the records of ``jobs`` (all, if none is named), for nominal times from ``since`` to ``until``."""
-    first = None if since is None else to_micros(since)
-    last = None if until is None else to_micros(until)
-    ran: dict[str, Counter[int]] = defaultdict(Counter)
+    first_micros = None if since is None else to_micros(since)
+    last_micros = None if until is None else to_micros(until)
+    times_by_job: dict[str, Counter[int]] = defaultdict(Counter)
     forgotten = 0
     for record in _records(store):
         forgotten += record["forgotten"]
         for job, runs in record["jobs"].items():
             if jobs and job not in jobs:
                 continue
-            ran[job].update(
+            times_by_job[job].update(
                 time
                 for time in expand_times(runs)
-                if (first is None or time >= first) and (last is None or time <= last)
+                if (first_micros is None or time >= first_micros) and (last_micros is None or time <= last_micros)
             )
-    return Observed(tuple(_count(store, job, ran[job]) for job in sorted(ran) if ran[job]), forgotten)
+    return Observed(
+        tuple(_count(store, job, times_by_job[job]) for job in sorted(times_by_job) if times_by_job[job]), forgotten
+    )
 
 
 def _count(store: Store, job: str, ran: Counter[int]) -> ObservedJob:
@@ -80,23 +82,23 @@ def _count(store: Store, job: str, ran: Counter[int]) -> ObservedJob:
 
 
 def _records(store: Store) -> Iterator[dict[str, Any]]:
-    for run in _pages(store, OccurrenceFilter(job=_JOB, states=(State.SUCCEEDED,))):
+    for run in _pages(store, OccurrenceFilter(job=_OBSERVED_JOB, states=(State.SUCCEEDED,))):
         if run.result is not None:
             yield loads(run.result)
 
 
 def _guarded(store: Store, job: str, first: int, last: int) -> Iterator[int]:
     """Yield the times that guarded processes have run, run now, or sent to a worker."""
-    where = OccurrenceFilter(job=job, scheduled_from=from_micros(first), scheduled_until=from_micros(last))
-    for run in _pages(store, where):
+    in_span = OccurrenceFilter(job=job, scheduled_from=from_micros(first), scheduled_until=from_micros(last))
+    for run in _pages(store, in_span):
         if run.scheduled_for is not None and (run.attempt or run.state is State.PENDING):
             yield to_micros(run.scheduled_for)
 
 
-def _pages(store: Store, where: OccurrenceFilter) -> Iterator[Any]:
+def _pages(store: Store, wanted: OccurrenceFilter) -> Iterator[Any]:
     after: int | None = None
     while True:
-        page = store.occurrences(where, after=after, limit=_PAGE, newest_first=False)
+        page = store.occurrences(wanted, after=after, limit=_PAGE, newest_first=False)
         yield from page
         if len(page) < _PAGE:
             return
@@ -118,6 +120,6 @@ def compress_times(times: Sequence[int]) -> list[list[int]]:
 
 def expand_times(runs: Sequence[Sequence[int]]) -> Iterator[int]:
     """Yield the times of ``compress_times``."""
-    for first, distance, count in runs:
+    for begin, distance, count in runs:
         for number in range(count):
-            yield first + number * distance
+            yield begin + number * distance

@@ -23,13 +23,13 @@ from cronsensus.timing.instants import to_micros
 
 _log = Logger("cronsensus.external")
 
-FIRST = 15.0
+FIRST_WRITE = 15.0
 """Seconds after its first run until the first record of a process: soon enough to see that it works."""
-EVERY = 300.0
+WRITE_EVERY = 300.0
 """Seconds between two records of a process. The runs since the last record are lost if it is killed."""
-MOST = 10_000
+MOST_TIMES = 10_000
 """Most runs that are remembered while the store is away."""
-CLOSING = 5.0
+CLOSE_SECONDS = 5.0
 """Longest wait for the last record."""
 VARIABLE = "CRONSENSUS_OBSERVE"
 _YES, _NO = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
@@ -52,15 +52,15 @@ def wants_observing(observe: bool | None) -> bool:  # noqa: FBT001 - as guard ha
 class Observation:
     """The unrecorded runs of this process. Safe to share between threads, and to make before a fork."""
 
-    def __init__(self, ours: Scheduler, *, first: float = FIRST, every: float = EVERY) -> None:
+    def __init__(self, scheduler: Scheduler, *, first: float = FIRST_WRITE, every: float = WRITE_EVERY) -> None:
         """Open nothing, start nothing.
 
         Args:
-            ours: a scheduler on the store, for this alone.
+            scheduler: a scheduler on the store, for this alone.
             first: seconds until the first record.
             every: seconds between two later ones.
         """
-        self._ours = ours
+        self._ours = scheduler
         self._first, self._every = first, every
         # Beat closes in a handler of SIGTERM, which may come while a run is being noted.
         self._lock = threading.RLock()
@@ -72,7 +72,7 @@ class Observation:
         self._number = 0
         self._record: dict[str, Any] | None = None
         self._away = False
-        self._once = ours.once(key="{key}", name=OBSERVED_NAME)(self._recorded)
+        self._once = scheduler.once(key="{key}", name=OBSERVED_NAME)(self._recorded)
 
     def note(self, job: str, time: datetime) -> None:
         """Remember that this process ran a time of a job, without a call of the store."""
@@ -83,7 +83,7 @@ class Observation:
                     target=self._work, args=(self._over,), name="cronsensus-observing", daemon=True
                 )
                 self._thread.start()
-            if self._count >= MOST:
+            if self._count >= MOST_TIMES:
                 self._forgotten += 1
                 return
             self._count += 1
@@ -95,7 +95,7 @@ class Observation:
             thread, self._thread = self._thread, None
         self._over.set()
         if thread is not None:
-            thread.join(CLOSING)
+            thread.join(CLOSE_SECONDS)
 
     def _work(self, over: threading.Event) -> None:
         self._open()
@@ -108,7 +108,7 @@ class Observation:
 
     def _open(self) -> None:
         """Open the store before the first record: making its tables at a shutdown would take too long."""
-        with contextlib.suppress(Exception):  # told when it is to be written
+        with contextlib.suppress(Exception):  # shown when it is written
             self._ours._opened.ready()  # noqa: SLF001 - as a guard does
 
     def _write(self) -> None:

@@ -65,7 +65,7 @@ def plan_backfill(
         InvalidOption: the stretch is the wrong way round, reaches into the future, or holds too many times.
     """
     job, trigger = view.spec.name, view.spec.trigger
-    shown = zone_of(trigger, zone)
+    shown_zone = zone_of(trigger, zone)
     refuse_run_by_hand(view.spec)
     if trigger is None:
         raise InvalidOption(
@@ -73,20 +73,20 @@ def plan_backfill(
         )
     if since > until:
         raise InvalidOption(
-            f"--from {exact_time(since, shown)} is after --to {exact_time(until, shown)}; write them "
+            f"--from {exact_time(since, shown_zone)} is after --to {exact_time(until, shown_zone)}; write them "
             f"the other way round"
         )
     if until > now:
         raise InvalidOption(
-            f"--to {exact_time(until, shown)} lies in the future, and those times will run by themselves; --to now"
+            f"--to {exact_time(until, shown_zone)} lies in the future, and those times will run by themselves; --to now"
         )
     times = nominal_times(job, trigger, since, until)
     states = (State.PENDING, State.RUNNING, State.SUCCEEDED)
-    where = OccurrenceFilter(job=job, states=states, scheduled_from=since, scheduled_until=until)
+    with_run = OccurrenceFilter(job=job, states=states, scheduled_from=since, scheduled_until=until)
     standing = {
         occurrence.scheduled_for: occurrence
-        for occurrence in every_occurrence(store, where)
+        for occurrence in every_occurrence(store, with_run)
         if occurrence.scheduled_for is not None
     }
     pruned = {time for time in times if time not in standing and view.horizon is not None and time <= view.horizon}
-    return BackfillPlan(times, standing, pruned, shown)
+    return BackfillPlan(times, standing, pruned, shown_zone)

@@ -13,8 +13,8 @@ from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 
-_LOOKED_AT = 500
-_NAMED = 5
+_MOST_RUNNING = 500
+_MOST_KEYS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,27 +71,27 @@ class BatchView:
         """The rate and the time left in a few words; empty while the rate is not known."""
         if self.rate is None:
             return ""
-        rate = f"{self.rate:,.1f} items/s" if self.rate < _FAST else f"{self.rate:,.0f} items/s"
+        rate = f"{self.rate:,.1f} items/s" if self.rate < _FAST_RATE else f"{self.rate:,.0f} items/s"
         return rate if self.left is None else f"{rate}, about {brief_duration(self.left)} left"
 
 
-_FAST = 10
+_FAST_RATE = 10
 
 
 def counts_of(items: Children) -> dict[str, int]:
     """Return the number of items in each state, first those that ended; states without items are left out."""
-    known = {
+    counts = {
         "succeeded": items.succeeded, "skipped": items.skipped, "failed": items.failed, "cancelled": items.cancelled,
         "running": items.running, "pending": items.pending,
     }  # fmt: skip
-    return {state: count for state, count in known.items() if count}
+    return {state: count for state, count in counts.items() if count}
 
 
 def items_text(children: Children) -> str:
     """Return the counts of a batch's items on a line."""
-    words = {"pending": "waiting"}
+    names = {"pending": "waiting"}
     counts = (
-        ", ".join(f"{count:,} {words.get(state, state)}" for state, count in counts_of(children).items()) or "none yet"
+        ", ".join(f"{count:,} {names.get(state, state)}" for state, count in counts_of(children).items()) or "none yet"
     )
     listed = "" if children.listed is not None or (children.state is not None and children.state.final) else " so far"
     return f"{format_count(children.total, 'item')}{listed}: {counts}"
@@ -104,14 +104,14 @@ def batch_view(store: Store, occurrence: Occurrence, attempts: Sequence[RunView]
     children = store.children([occurrence.id], limit=2 * MOST_ITEMS)[occurrence.id]
     if not children.total and not occurrence.is_batch:
         return None
-    begun = min((run.started_at for run in attempts), default=occurrence.created_at)
-    running = _some(store, occurrence.id, State.RUNNING, _LOOKED_AT) if children.running else []
-    failed = _some(store, occurrence.id, State.FAILED, _NAMED) if children.failed else []
+    began = min((run.started_at for run in attempts), default=occurrence.created_at)
+    running = _some(store, occurrence.id, State.RUNNING, _MOST_RUNNING) if children.running else []
+    failed = _some(store, occurrence.id, State.FAILED, _MOST_KEYS) if children.failed else []
     return BatchView(
         children=children,
         running=dict(Counter(item.node or "?" for item in running).most_common()),
         failed={item.id: shown_key(item.key) for item in failed},
-        elapsed=(occurrence.finished_at or now) - begun,
+        elapsed=(occurrence.finished_at or now) - began,
     )
 
 

@@ -14,19 +14,21 @@ from cronsensus.model.ledger import TrailEntry
 from cronsensus.payload.codec import dumps_masked
 from cronsensus.triggers import Trigger, trigger_from_json
 
-_PLAIN = Policies()
-_ALWAYS = ("overlap", "catch_up", "retries", "timeout", "on_crash")
+_DEFAULT_POLICIES = Policies()
+_ALWAYS_SHOWN = ("overlap", "catch_up", "retries", "timeout", "on_crash")
 """Policies that are always shown."""
-_EXPECTED = ("overdue", "slow")
-_LONGEST = 120
+_EXPECTATIONS = ("overdue", "slow")
+_LONGEST_VALUE = 120
 
 
 def list_policies(spec: JobSpec) -> list[tuple[str, Any]]:
     """Return a job's options that differ from the defaults, and those that are always shown, with values."""
-    found = [(item.name, getattr(spec.policies, item.name)) for item in dataclasses.fields(Policies)]
-    found = [(name, value) for name, value in found if name in _ALWAYS or value != getattr(_PLAIN, name)]
-    expected = [(name, getattr(spec, name)) for name in _EXPECTED]
-    return found + [(name, value) for name, value in expected if value is not None]
+    shown = [(item.name, getattr(spec.policies, item.name)) for item in dataclasses.fields(Policies)]
+    shown = [
+        (name, value) for name, value in shown if name in _ALWAYS_SHOWN or value != getattr(_DEFAULT_POLICIES, name)
+    ]
+    expected = [(name, getattr(spec, name)) for name in _EXPECTATIONS]
+    return shown + [(name, value) for name, value in expected if value is not None]
 
 
 def list_changes(details: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
@@ -35,11 +37,13 @@ def list_changes(details: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
     Values are as in a definition: triggers, durations, numbers. Both are empty texts where they were too long to keep.
     """
     changes = details.get("changes")
-    found: list[tuple[str, Any, Any]] = []
+    differences: list[tuple[str, Any, Any]] = []
     for name, pair in changes.items() if isinstance(changes, dict) else ():
         before, after = pair if isinstance(pair, list) and len(pair) == 2 else (None, None)
-        found.append((name, "", "") if before == after else (name, _read_value(name, before), _read_value(name, after)))
-    return found
+        differences.append(
+            (name, "", "") if before == after else (name, _read_value(name, before), _read_value(name, after))
+        )
+    return differences
 
 
 def act_reason(act: TrailEntry) -> str:
@@ -57,7 +61,7 @@ def value_text(value: Any) -> str:
         return brief_duration(value)
     if isinstance(value, Trigger):
         return value.describe()
-    return "none" if value is None else shorten(str(value), _LONGEST) or "…"
+    return "none" if value is None else shorten(str(value), _LONGEST_VALUE) or "…"
 
 
 def _read_value(name: str, value: Any) -> Any:

@@ -15,12 +15,12 @@ from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_occurrence
 
-MOST = 500
+MOST_FAILURES = 500
 """Failures that are read, the newest first."""
-MOST_READ = 20_000
+MOST_ITEMS_READ = 20_000
 """Failed items among which the batches are found."""
 _PLACE = re.compile(r'^\s*File "([^"]*)", line \d+, in (.+)$', re.MULTILINE)
-_VARIABLE = re.compile(r"0x[0-9a-fA-F]+|[0-9a-f]{8}-[0-9a-f-]{27}|\d+")
+_VARYING = re.compile(r"0x[0-9a-fA-F]+|[0-9a-f]{8}-[0-9a-f-]{27}|\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class FailureGroup:
 def open_failures(
     store: Store, *, job: str | None = None, since: datetime | None = None, group: str | None = None
 ) -> list[Occurrence]:
-    """Return at most ``MOST`` runs that failed for good and that nobody ran again, the newest first.
+    """Return at most ``MOST_FAILURES`` runs that failed for good and that nobody ran again, the newest first.
 
     A batch is listed in place of its items: a retry of the batch runs the items that failed.
 
@@ -60,9 +60,9 @@ def open_failures(
         since: only runs that ended since then.
         group: only runs of the group with this fingerprint.
     """
-    newest = islice(_failed(store, job), MOST)
-    failures = [one for one in newest if one.retried_as is None and (since is None or _ended(one) >= since)]
-    return failures if group is None else [one for one in failures if fingerprint_of(one.error) == group]
+    newest = islice(_failed(store, job), MOST_FAILURES)
+    failures = [run for run in newest if run.retried_as is None and (since is None or _ended(run) >= since)]
+    return failures if group is None else [run for run in failures if fingerprint_of(run.error) == group]
 
 
 def failures_to_retry(
@@ -70,21 +70,21 @@ def failures_to_retry(
 ) -> list[Occurrence]:
     """Return what ``open_failures`` does, the oldest first, without runs of jobs that only other programs can run."""
     failures = open_failures(store, job=job, since=since, group=group)
-    views = filter(None, map(store.job, sorted({one.job for one in failures})))
-    elsewhere = {view.spec.name for view in views if view.spec.runs_elsewhere}
-    return [one for one in reversed(failures) if one.job not in elsewhere]
+    views = filter(None, map(store.job, sorted({run.job for run in failures})))
+    jobs_elsewhere = {view.spec.name for view in views if view.spec.runs_elsewhere}
+    return [run for run in reversed(failures) if run.job not in jobs_elsewhere]
 
 
 def _failed(store: Store, job: str | None) -> Iterator[Occurrence]:
     """Yield failed runs, the newest first; of failed items their batch."""
-    where, batches = OccurrenceFilter(job=job, states=(State.FAILED,)), set[int]()
-    for occurrence in islice(every_occurrence(store, where, newest_first=True), MOST_READ):
+    failed, seen_batches = OccurrenceFilter(job=job, states=(State.FAILED,)), set[int]()
+    for occurrence in islice(every_occurrence(store, failed, newest_first=True), MOST_ITEMS_READ):
         if job is None and is_internal(occurrence.job):
             continue
-        if occurrence.parent is None and occurrence.id not in batches:
+        if occurrence.parent is None and occurrence.id not in seen_batches:
             yield occurrence
-        elif occurrence.parent is not None and occurrence.parent not in batches:
-            batches.add(occurrence.parent)
+        elif occurrence.parent is not None and occurrence.parent not in seen_batches:
+            seen_batches.add(occurrence.parent)
             batch = store.occurrence(occurrence.parent)
             if batch is not None and batch.state is State.FAILED:
                 yield batch
@@ -96,8 +96,8 @@ def group_failures(failures: Iterable[Occurrence]) -> list[FailureGroup]:
     for failure in failures:
         groups.setdefault(fingerprint_of(failure.error), []).append(failure)
     group_list = [
-        FailureGroup(key, *_type_and_message(some[0]), place_of(some[0].error), tuple(some))
-        for key, some in groups.items()
+        FailureGroup(key, *_type_and_message(runs[0]), place_of(runs[0].error), tuple(runs))
+        for key, runs in groups.items()
     ]
     return sorted(group_list, key=lambda group: (-len(group.runs), -group.runs[0].id))
 
@@ -106,9 +106,9 @@ def fingerprint_of(error: RunError | None) -> str:
     """Return what errors of one kind have in common, as 12 hexadecimal digits."""
     if error is None:
         return "0" * 12
-    first = error.message.partition("\n")[0]
-    alike = "\n".join((error.type, place_of(error), _VARIABLE.sub("N", first)))
-    return hashlib.sha256(alike.encode("utf-8", "replace")).hexdigest()[:12]
+    first_line = error.message.partition("\n")[0]
+    in_common = "\n".join((error.type, place_of(error), _VARYING.sub("N", first_line)))
+    return hashlib.sha256(in_common.encode("utf-8", "replace")).hexdigest()[:12]
 
 
 def place_of(error: RunError | None) -> str:

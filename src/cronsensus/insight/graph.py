@@ -27,7 +27,7 @@ class Graph:
     @property
     def jobs(self) -> list[str]:
         """All jobs, layer by layer."""
-        return [one for layer in self.layers for one in layer]
+        return [job for layer in self.layers for job in layer]
 
     def first_jobs(self, count: int) -> Graph:
         """Return the graph of the first ``count`` jobs, from the left."""
@@ -47,16 +47,18 @@ class Graph:
 
 def graph_of(rules: Mapping[str, Sequence[Rule]], only: set[str] | None = None) -> Graph:
     """Return the graph of these dependencies; ``only``: of these jobs."""
-    jobs = {*rules, *(rule.job for each in rules.values() for rule in each)}
+    jobs = {*rules, *(rule.job for job_rules in rules.values() for rule in job_rules)}
     jobs = jobs if only is None else jobs & only
-    rules, circles = without_cycles(rules)
-    kept = {one: [rule for rule in each if rule.job in jobs] for one, each in rules.items() if one in jobs}
+    rules, cycles = without_cycles(rules)
+    kept_rules = {
+        job: [rule for rule in job_rules if rule.job in jobs] for job, job_rules in rules.items() if job in jobs
+    }
     depth: dict[str, int] = {}
-    for job in order_jobs({job: kept.get(job, ()) for job in jobs}):
-        depth[job] = 1 + max((depth[rule.job] for rule in kept.get(job, ())), default=-1)
-    last = max(depth.values(), default=-1)
-    layers = (tuple(sorted(one for one in jobs if depth[one] == layer)) for layer in range(last + 1))
-    return Graph(kept, tuple(layers), circles)
+    for job in order_jobs({job: kept_rules.get(job, ()) for job in jobs}):
+        depth[job] = 1 + max((depth[rule.job] for rule in kept_rules.get(job, ())), default=-1)
+    last_layer = max(depth.values(), default=-1)
+    layers = (tuple(sorted(job for job in jobs if depth[job] == layer)) for layer in range(last_layer + 1))
+    return Graph(kept_rules, tuple(layers), cycles)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,8 @@ def standings_at(store: Store, graph: Graph, at: datetime) -> dict[str, Standing
     """Return what became of each job's occurrence of a nominal time; jobs that have none are left out."""
     standings: dict[str, Standing] = {}
     for job in graph.jobs:
-        where = OccurrenceFilter(job=job, scheduled_from=at, scheduled_until=at)
-        if newest := store.occurrences(where, limit=1):
+        of_time = OccurrenceFilter(job=job, scheduled_from=at, scheduled_until=at)
+        if newest := store.occurrences(of_time, limit=1):
             standings[job] = Standing(str(newest[0].state), newest[0].id)
         elif ranges := store.ranges(job, since=at, until=at, limit=1):
             standings[job] = Standing(str(ranges[0].range.state), None)

@@ -22,9 +22,9 @@ from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_occurrence
 from cronsensus.stores.sql.probe import Living, probe_store
 
-_SHOWN = 3
-_LOOKED_AT = 20
-_MOST_HELD = 2_000
+_MOST_NAMED = 3
+_MOST_DUE_JOBS = 20
+_MOST_RUNS = 2_000
 """Runs of a node that are read."""
 
 
@@ -56,19 +56,19 @@ class Health:
     @property
     def sentence(self) -> str:
         """The answer in words."""
-        wrong = self.stuck or self.not_ready
-        if wrong is not None and (self.nodes or self.idle is not None):
-            return f"fail: the store answers, {format_count(len(self.nodes), 'live node')}, but {wrong}"
+        trouble = self.stuck or self.not_ready
+        if trouble is not None and (self.nodes or self.idle is not None):
+            return f"fail: the store answers, {format_count(len(self.nodes), 'live node')}, but {trouble}"
         if self.nodes:
             return f"ok: the store answers, {format_count(len(self.nodes), 'live node')}"
         if self.idle is not None:
             return f"ok: the store answers, no node is alive, and {self.idle}"
-        what = "no node is" if self.node is None else f"node {self.node!r} is not"
+        subject = "no node is" if self.node is None else f"node {self.node!r} is not"
         if not self.others:
-            return f"fail: the store answers, but {what} alive"
-        shown = "; ".join(f"{one.node} is {life.sentence}" for one, life in self.others[:_SHOWN])
-        more = f"; and {len(self.others) - _SHOWN} more" if len(self.others) > _SHOWN else ""
-        return f"fail: the store answers, but {what} known to be alive: {shown}{more}"
+            return f"fail: the store answers, but {subject} alive"
+        named = "; ".join(f"{session.node} is {life.sentence}" for session, life in self.others[:_MOST_NAMED])
+        more = f"; and {len(self.others) - _MOST_NAMED} more" if len(self.others) > _MOST_NAMED else ""
+        return f"fail: the store answers, but {subject} known to be alive: {named}{more}"
 
 
 def read_health(store: Store, *, node: str | None = None, ready: bool = False) -> Health:
@@ -82,69 +82,75 @@ def read_health(store: Store, *, node: str | None = None, ready: bool = False) -
     """
     sessions = store.sessions()
     lives = lives_of(store, sessions)
-    living = [session for session in sessions if lives[session.id].is_alive]
-    asked = [session for session in sessions if _is_meant(session, node)]
-    alive = tuple(one for one in asked if one in living and not _is_elsewhere(one, node))
-    others = tuple((one, _as_seen_here(lives[one.id], one, node)) for one in asked if one not in alive)
-    idle = needs_no_node(store, living) if node is None and not alive else None
+    live_sessions = [session for session in sessions if lives[session.id].is_alive]
+    probed = [session for session in sessions if _is_meant(session, node)]
+    alive = tuple(session for session in probed if session in live_sessions and not _is_elsewhere(session, node))
+    others = tuple(
+        (session, _as_seen_here(lives[session.id], session, node)) for session in probed if session not in alive
+    )
+    idle = needs_no_node(store, live_sessions) if node is None and not alive else None
     stuck = None if node is None else _stuck(store, alive)
     return Health(alive, node, idle, others, _not_ready(store, alive) if ready else None, stuck)
 
 
-def _stuck(store: Store, living: Sequence[SessionView]) -> str | None:
+def _stuck(store: Store, live_sessions: Sequence[SessionView]) -> str | None:
     """Return why no slot of these nodes gets free, as half a sentence; ``None``: some may get free.
 
     A coroutine that goes on after its timeout is not counted: only its node knows that it holds a slot.
     """
-    nodes, now = [one for one in living if one.is_node], store.now()
-    over: dict[str, timedelta] = {}
+    nodes, now = [session for session in live_sessions if session.is_node], store.now()
+    overdue_by: dict[str, timedelta] = {}
     for node in nodes:
         if node.holds < node.concurrency:
             return None
         overruns = list(_overruns(store, node, now))
-        if not is_stuck(node.concurrency, [by for _, by in overruns]):
+        if not is_stuck(node.concurrency, [overrun for _, overrun in overruns]):
             return None
-        over |= {job: by for job, by in overruns if by is not None}
-    if not over:
+        overdue_by |= {job: overrun for job, overrun in overruns if overrun is not None}
+    if not overdue_by:
         return None
-    job, by = max(over.items(), key=lambda each: each[1])
+    job, overrun = max(overdue_by.items(), key=lambda entry: entry[1])
     whose = "its" if len(nodes) == 1 else "their"
     return (
         f"each of {whose} slots is held by a run that is over its timeout= or slow=, {job} by "
-        f"{brief_duration(by)}; restart the "
+        f"{brief_duration(overrun)}; restart the "
         "node, and see which: cronsensus runs list --state running"
     )
 
 
 def _overruns(store: Store, node: SessionView, now: datetime) -> Iterator[tuple[str, timedelta | None]]:
     """Yield the job of each run of a node, and by how much the run is over its time."""
-    known: dict[str, JobView | None] = {}
-    held = every_occurrence(store, OccurrenceFilter(session=node.id, states=(State.RUNNING,)))
-    for one in islice(held, _MOST_HELD):
+    views: dict[str, JobView | None] = {}
+    running = every_occurrence(store, OccurrenceFilter(session=node.id, states=(State.RUNNING,)))
+    for occurrence in islice(running, _MOST_RUNS):
         # A reserved claim waits for a slot, and internal jobs need none.
-        if one.reserved or one.started_at is None or is_internal(one.job):
+        if occurrence.reserved or occurrence.started_at is None or is_internal(occurrence.job):
             continue
-        view = known[one.job] if one.job in known else known.setdefault(one.job, store.job(one.job))
+        view = (
+            views[occurrence.job]
+            if occurrence.job in views
+            else views.setdefault(occurrence.job, store.job(occurrence.job))
+        )
         if view is not None:
-            yield one.job, overrun_of(view.spec, now - one.started_at)
+            yield occurrence.job, overrun_of(view.spec, now - occurrence.started_at)
 
 
-def _not_ready(store: Store, living: Sequence[SessionView]) -> str | None:
+def _not_ready(store: Store, live_sessions: Sequence[SessionView]) -> str | None:
     """Return why no due time is decided, as half a sentence; ``None``: they are decided."""
     from cronsensus.insight.standstill import every_standstill  # more than a quick probe needs
     from cronsensus.insight.work_checks import OVERDUE
 
-    nodes = [one for one in living if one.is_node]
+    nodes = [session for session in live_sessions if session.is_node]
     if nodes and not any(takes_work(node) for node in nodes):
         return "it drains" if len(nodes) == 1 else "all of them drain"
-    view = store.look(limit=_LOOKED_AT)
-    late = [(job.due_at, job.spec.name) for job in view.jobs if job.due_at is not None]
-    due, name = min(late, default=(view.now, ""))
+    view = store.look(limit=_MOST_DUE_JOBS)
+    due_jobs = [(job.due_at, job.spec.name) for job in view.jobs if job.due_at is not None]
+    due, name = min(due_jobs, default=(view.now, ""))
     if view.now - due >= OVERDUE:
         return f"nobody has decided {name}, which was due {relative_time(due, view.now)}"
-    stands = list(every_standstill(store))
-    more = f"; and {format_count(len(stands) - 1, 'more job')}" if len(stands) > 1 else ""
-    return f"{stands[0].sentence}{more}" if stands else None
+    standstills = list(every_standstill(store))
+    more = f"; and {format_count(len(standstills) - 1, 'more job')}" if len(standstills) > 1 else ""
+    return f"{standstills[0].sentence}{more}" if standstills else None
 
 
 def quick_health(url: str, namespace: str, *, node: str | None = None) -> Health | None:
@@ -155,19 +161,19 @@ def quick_health(url: str, namespace: str, *, node: str | None = None) -> Health
     quick = probe_store(url, namespace)
     if quick is None:
         return None
-    asked = [one for one in quick.living if _is_meant(one, node) and not _is_elsewhere(one, node)]
-    if not asked and node is None and not quick.needs_a_node:
+    probed = [session for session in quick.living if _is_meant(session, node) and not _is_elsewhere(session, node)]
+    if not probed and node is None and not quick.needs_a_node:
         return Health((), idle="guarded functions and locks need none")
-    if node is not None and any(one.is_full for one in asked):
+    if node is not None and any(session.is_full for session in probed):
         return None  # perhaps it is stuck
-    states = [process_state(one.host, one.pid, one.pid_started) for one in asked]
-    alive = tuple(one for one, process in zip(asked, states, strict=True) if process == "runs")
+    states = [process_state(session.host, session.pid, session.pid_started) for session in probed]
+    alive = tuple(session for session, process in zip(probed, states, strict=True) if process == "runs")
     return Health(alive, node) if alive and None not in states else None
 
 
-def _is_meant(one: Living | SessionView, node: str | None) -> bool:
+def _is_meant(session: Living | SessionView, node: str | None) -> bool:
     # The default name is host:pid, and a probe inside of a container knows only the host.
-    return one.is_node if node is None else node in {one.node, one.node.rpartition(":")[0], one.id}
+    return session.is_node if node is None else node in {session.node, session.node.rpartition(":")[0], session.id}
 
 
 def _as_seen_here(life: Life, session: SessionView, node: str | None) -> Life:
@@ -176,6 +182,6 @@ def _as_seen_here(life: Life, session: SessionView, node: str | None) -> Life:
     return replace(life, state="unknown", sentence=Clause.NOT_SEEN_HERE(life=life.sentence))
 
 
-def _is_elsewhere(one: Living | SessionView, node: str | None) -> bool:
+def _is_elsewhere(session: Living | SessionView, node: str | None) -> bool:
     """Whether ``node`` is this host, and the session is of another process table."""
-    return node == os.uname().nodename and bool(own_start()) and not can_judge(one.host)
+    return node == os.uname().nodename and bool(own_start()) and not can_judge(session.host)

@@ -25,12 +25,12 @@ from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_range
 
 MICROSECOND = timedelta(microseconds=1)
-EXPANDED = 60
+MOST_EXPANDED = 60
 """A range of at most so many nominal times is shown with a line for each."""
-MAX_WALKED = 5_000
+MOST_CHECKED = 5_000
 """Nominal times that are checked for a missing verdict; beyond that it is the audit's work."""
-_MAX_RANGES = 20_000
-_MAX_LOOKED_UP = 500
+_MOST_RANGES = 20_000
+_MOST_LOOKED_UP = 500
 _MOST_BATCHES = 100
 """The newest batches whose items are counted."""
 
@@ -62,16 +62,20 @@ class LedgerLine:
     @property
     def text(self) -> Sentence | str:
         """The reason in a few words; empty where the state needs none."""
-        one = self.occurrence
-        if one is None:
+        occurrence = self.occurrence
+        if occurrence is None:
             return Clause.NOT_FIRED_YET() if self.state == UNDECIDED else self.reason or ""
-        reason = why_ended(one)
-        if self.items is not None and one.state is not State.FAILED:  # its error has the number, and which items
+        reason = why_ended(occurrence)
+        if self.items is not None and occurrence.state is not State.FAILED:  # its error has the number, and which items
             reason = items_text(self.items)
-        if one.origin is Origin.SCHEDULE:
+        if occurrence.origin is Origin.SCHEDULE:
             return reason
-        of = Clause.OF_RUN(origin=one.origin, run=one.retry_of) if one.retry_of else str(one.origin)
-        return Clause.DETAILED(clause=of, detail=reason) if reason else of
+        origin = (
+            Clause.OF_RUN(origin=occurrence.origin, run=occurrence.retry_of)
+            if occurrence.retry_of
+            else str(occurrence.origin)
+        )
+        return Clause.DETAILED(clause=origin, detail=reason) if reason else origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +91,14 @@ def ledger_page(
 ) -> LedgerPage:
     """Return the newest lines in [since, until], at most about ``limit``."""
     nominals = Nominals(store.history(view.spec.name).eras, retired=view.retired_at is not None)
-    made, has_more = _occurrences(store, view.spec.name, since, until, limit)
+    occurrences, has_more = _occurrences(store, view.spec.name, since, until, limit)
     if has_more:
-        since = min(one.scheduled_for for one in made if one.scheduled_for is not None)
-    lines = [_line(one) for one in made]
-    for one in islice(every_range(store, view.spec.name, since, until), _MAX_RANGES):
-        lines += _expand(one, nominals, since, until)
-    begin = since - MICROSECOND if view.horizon is None else max(since - MICROSECOND, view.horizon)
-    lines += _without_verdict(nominals, lines, begin, min(until, now), view.watermark)
+        since = min(occurrence.scheduled_for for occurrence in occurrences if occurrence.scheduled_for is not None)
+    lines = [_line(occurrence) for occurrence in occurrences]
+    for ledger_range in islice(every_range(store, view.spec.name, since, until), _MOST_RANGES):
+        lines += _expand(ledger_range, nominals, since, until)
+    decided_from = since - MICROSECOND if view.horizon is None else max(since - MICROSECOND, view.horizon)
+    lines += _without_verdict(nominals, lines, decided_from, min(until, now), view.watermark)
     lines.sort(key=lambda line: (line.first, line.occurrence.id if line.occurrence is not None else 0))
     if len(lines) > limit:
         lines, has_more = lines[-limit:], True
@@ -103,10 +107,12 @@ def ledger_page(
 
 def _with_starts(store: Store, lines: list[LedgerLine]) -> tuple[LedgerLine, ...]:
     """Add the items of batches, and when first attempts started: an occurrence itself has only its last attempt."""
-    made = [line.occurrence for line in lines if line.occurrence is not None]
-    again = [one.id for one in made if _began_again(one)]
-    looked_up = {number: store.runs(number)[:1] for number in again[-_MAX_LOOKED_UP:]}
-    batches = [one.id for one in made if one.is_batch and one.parent is None][-_MOST_BATCHES:]
+    occurrences = [line.occurrence for line in lines if line.occurrence is not None]
+    restarted = [occurrence.id for occurrence in occurrences if _began_again(occurrence)]
+    looked_up = {run_id: store.runs(run_id)[:1] for run_id in restarted[-_MOST_LOOKED_UP:]}
+    batches = [occurrence.id for occurrence in occurrences if occurrence.is_batch and occurrence.parent is None][
+        -_MOST_BATCHES:
+    ]
     children = store.children(batches, limit=MOST_ITEMS) if batches else {}
     return tuple(
         replace(
@@ -132,8 +138,8 @@ def _first_start(occurrence: Occurrence | None, looked_up: Mapping[int, Sequence
 
 
 def _occurrences(store: Store, job: str, since: datetime, until: datetime, limit: int) -> tuple[list[Occurrence], bool]:
-    where = OccurrenceFilter(job=job, scheduled_from=since, scheduled_until=until)
-    occurrences = store.occurrences(where, limit=limit + 1)
+    of_job = OccurrenceFilter(job=job, scheduled_from=since, scheduled_until=until)
+    occurrences = store.occurrences(of_job, limit=limit + 1)
     return occurrences[:limit], len(occurrences) > limit
 
 
@@ -151,19 +157,19 @@ def _line(occurrence: Occurrence) -> LedgerLine:
 
 
 def _expand(ledger_range: LedgerRange, nominals: Nominals, since: datetime, until: datetime) -> list[LedgerLine]:
-    first, last = max(ledger_range.range.first, since), min(ledger_range.range.last, until)
+    begin, end = max(ledger_range.range.first, since), min(ledger_range.range.last, until)
     state, reason = str(ledger_range.range.state), ledger_range.range.reason
-    times = nominals.list_times(first - MICROSECOND, last, EXPANDED + 1)
-    if len(times) > EXPANDED:
-        whole = (first, last) == (ledger_range.range.first, ledger_range.range.last)
+    times = nominals.list_times(begin - MICROSECOND, end, MOST_EXPANDED + 1)
+    if len(times) > MOST_EXPANDED:
+        is_whole = (begin, end) == (ledger_range.range.first, ledger_range.range.last)
         count = (
             ledger_range.range.count
-            if whole and ledger_range.range.count is not None
-            else nominals.count_times(first - MICROSECOND, last)
+            if is_whole and ledger_range.range.count is not None
+            else nominals.count_times(begin - MICROSECOND, end)
         )
         return [
             LedgerLine(
-                first=first, last=last, count=count, state=state, reason=reason, decided_at=ledger_range.decided_at
+                first=begin, last=end, count=count, state=state, reason=reason, decided_at=ledger_range.decided_at
             )
         ]
     return [
@@ -176,10 +182,10 @@ def _without_verdict(
     nominals: Nominals, lines: list[LedgerLine], begin: datetime, until: datetime, watermark: datetime
 ) -> list[LedgerLine]:
     """Return lines for nominal times without a verdict in (begin, until]: not yet decided, or, as a fault, never."""
-    times = nominals.list_times(begin, until, MAX_WALKED + 1)
-    if len(times) > MAX_WALKED:
+    times = nominals.list_times(begin, until, MOST_CHECKED + 1)
+    if len(times) > MOST_CHECKED:
         # Too many to check each. Those above the watermark still show that work waits.
-        times = nominals.list_times(max(begin, watermark), until, MAX_WALKED)
+        times = nominals.list_times(max(begin, watermark), until, MOST_CHECKED)
     decided = [False] * len(times)
     for line in lines:
         for index in range(bisect_left(times, line.first), len(times)):
@@ -191,7 +197,7 @@ def _without_verdict(
         if not is_decided:
             state = NO_VERDICT if at <= watermark else UNDECIDED
             missing.append(LedgerLine(first=at, last=at, count=1, state=state))
-    if len(missing) <= EXPANDED:
+    if len(missing) <= MOST_EXPANDED:
         return missing
     joined: list[LedgerLine] = []
     for state in (NO_VERDICT, UNDECIDED):

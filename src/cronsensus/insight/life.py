@@ -16,7 +16,7 @@ from cronsensus.timing.clock import SystemClock
 if TYPE_CHECKING:
     from cronsensus.membership.liveness import ProcessState
 
-LATELY = timedelta(seconds=30)
+IDLE_ALIVE_FOR = timedelta(seconds=30)
 """How long after a renewal an idle session counts as alive, if its renewals are the only evidence."""
 _LONGEST_PAUSE = 2.0
 _NO_TIME = timedelta(0)
@@ -71,7 +71,7 @@ def life_of(session: SessionView, now: datetime, *, sign: bool | None, process: 
         if sign:
             return Life("alive", "connection", _NO_TIME, Clause.CONNECTED(lives=lives))
         return Life("gone", "connection", renewed, Clause.CONNECTIONS_ENDED(ago=ago))
-    if session.holds or renewed <= LATELY:
+    if session.holds or renewed <= IDLE_ALIVE_FOR:
         return Life("alive", "lease", renewed, Clause.SEEN(lives=lives, ago=ago))
     return Life("unknown", "lease", renewed, Clause.UNKNOWN(ago=ago))
 
@@ -94,26 +94,32 @@ def lives_of(store: Store, sessions: Iterable[SessionView]) -> dict[str, Life]:
     """
     from cronsensus.membership.liveness import process_state  # psutil, for which no help text should wait
 
-    there = [session for session in sessions if session.ended_at is None]
-    if not there:
+    open_sessions = [session for session in sessions if session.ended_at is None]
+    if not open_sessions:
         return {}
-    processes = {one.id: process_state(one.host, one.pid, one.pid_started) for one in there}
-    signs = _signs(store, [one.id for one in there if processes[one.id] is None and one.expires_in > _NO_TIME])
+    processes = {session.id: process_state(session.host, session.pid, session.pid_started) for session in open_sessions}
+    signs = _signs(
+        store,
+        [session.id for session in open_sessions if processes[session.id] is None and session.expires_in > _NO_TIME],
+    )
     now = store.now()
-    return {one.id: life_of(one, now, sign=signs.get(one.id), process=processes[one.id]) for one in there}
+    return {
+        session.id: life_of(session, now, sign=signs.get(session.id), process=processes[session.id])
+        for session in open_sessions
+    }
 
 
 def _signs(store: Store, sessions: Collection[str]) -> Mapping[str, bool]:
     """Return which sessions show their sign of life. A missing sign is read twice: a node that was cut off returns."""
-    from cronsensus.membership.liveness import ABSENT_FOR, JOURNEYS
+    from cronsensus.membership.liveness import ABSENT_FOR, ROUND_TRIPS
 
     clock = SystemClock()
-    asked_at = clock.monotonic()
+    read_at = clock.monotonic()
     signs = store.signs(sessions)
-    missed = [session for session, shown in signs.items() if not shown]
-    if missed:
-        pause = ABSENT_FOR + JOURNEYS * (clock.monotonic() - asked_at)
+    missing = [session for session, shown in signs.items() if not shown]
+    if missing:
+        pause = ABSENT_FOR + ROUND_TRIPS * (clock.monotonic() - read_at)
         threading.Event().wait(min(pause, _LONGEST_PAUSE))
-        again = store.signs(missed)
-        signs = {session: shown for session, shown in signs.items() if shown or session in again} | again
+        second_signs = store.signs(missing)
+        signs = {session: shown for session, shown in signs.items() if shown or session in second_signs} | second_signs
     return signs

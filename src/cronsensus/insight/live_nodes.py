@@ -13,7 +13,7 @@ from cronsensus.model.session import MOST_DECLARED, SessionView
 from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_job
 
-_MAX_SESSIONS_READ = 200
+_MOST_SESSIONS = 200
 
 
 def takes_work(session: SessionView) -> bool:
@@ -34,24 +34,24 @@ def nodes_there(store: Store) -> list[SessionView]:
 def _nodes_that_are(store: Store, states: Collection[str]) -> list[SessionView]:
     nodes = [session for session in store.sessions() if session.is_node]
     lives = lives_of(store, nodes)
-    return [one for one in nodes if lives[one.id].state in states]
+    return [node for node in nodes if lives[node.id].state in states]
 
 
-def needs_no_node(store: Store, living: Sequence[SessionView]) -> str | None:
+def needs_no_node(store: Store, live_sessions: Sequence[SessionView]) -> str | None:
     """Return why no node is needed, as half a sentence; ``None``: a job needs a node, or the store is empty.
 
-    Guarded functions and locks work in the processes that use them, of which ``living`` are alive.
+    Guarded functions and locks work in the processes that use them, of which ``live_sessions`` are alive.
     """
-    jobs = False
+    has_jobs = False
     keeper = None
     for view in every_job(store):
-        jobs = True
+        has_jobs = True
         keeper = keeper or view.spec.keeper
         if not view.spec.guarded and view.spec.keeper is None:
             return None
-    if jobs:
+    if has_jobs:
         return "guarded functions need none" if keeper is None else f"jobs that {keeper} keeps need none"
-    return "locks need none" if any(not session.is_node for session in living) else None
+    return "locks need none" if any(not session.is_node for session in live_sessions) else None
 
 
 def describe_missing_node(store: Store, spec: JobSpec) -> str:
@@ -60,8 +60,8 @@ def describe_missing_node(store: Store, spec: JobSpec) -> str:
     if not nodes:
         return "no node is alive, so it waits; start one: cronsensus run MODULE:ATTR"
     # Nobody declares a job that was added at run time, and a node with very many jobs reports only a part.
-    unknown = spec.source == "runtime" or any(len(node.declares) >= MOST_DECLARED for node in nodes)
-    if unknown or any(spec.name in node.declares or (node.functions and not node.declares) for node in nodes):
+    may_declare_it = spec.source == "runtime" or any(len(node.declares) >= MOST_DECLARED for node in nodes)
+    if may_declare_it or any(spec.name in node.declares or (node.functions and not node.declares) for node in nodes):
         return ""
     names = ", ".join(dict.fromkeys(node.node for node in nodes))
     return f"no live node declares {spec.name} ({names} do not), so it waits; is its module imported there?"
@@ -85,15 +85,15 @@ class NodesAt:
 
     def sentence(self, zone: tzinfo) -> Sentence | None:
         """Return a sentence if no node was alive, with times in ``zone``; else ``None``."""
-        last, first = self.last_before, self.first_after
+        before, later = self.last_before, self.first_after
         if self.alive or not self.complete:
             return None
         events = []
-        if last is not None:
-            end, time = last.ended_why or last.state, _until(last).astimezone(zone)
-            events.append(Clause.ENDED(node=last.node, end=end, time=time))
-        if first is not None:
-            events.append(Clause.CAME(node=first.node, time=first.started_at.astimezone(zone)))
+        if before is not None:
+            end, time = before.ended_why or before.state, _until(before).astimezone(zone)
+            events.append(Clause.ENDED(node=before.node, end=end, time=time))
+        if later is not None:
+            events.append(Clause.CAME(node=later.node, time=later.started_at.astimezone(zone)))
         match events:
             case [ended, came]:
                 return Text.NO_NODE_BETWEEN(ended=ended, came=came)
@@ -109,10 +109,10 @@ def nodes_alive_at(store: Store, at: datetime) -> NodesAt:
     earlier = [session for session in sessions if session.is_node and session.started_at <= at]
     later = [session for session in sessions if session.is_node and session.started_at > at]
     return NodesAt(
-        alive=tuple(one for one in earlier if _until(one) >= at),
+        alive=tuple(session for session in earlier if _until(session) >= at),
         last_before=max(earlier, key=_until, default=None),
-        first_after=min(later, key=lambda one: one.started_at, default=None),
-        complete=len(sessions) < _MAX_SESSIONS_READ,
+        first_after=min(later, key=lambda session: session.started_at, default=None),
+        complete=len(sessions) < _MOST_SESSIONS,
     )
 
 

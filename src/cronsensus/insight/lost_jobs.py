@@ -20,8 +20,8 @@ def find_lost_jobs(store: Store, since: datetime) -> list[JobView]:
     """Return the jobs that a release dropped since a moment of the store's clock, and that are still gone, by name."""
     acts = takewhile(lambda act: act.at >= since, islice(every_trail_entry(store), _MOST_ACTS))
     names = {act.target for act in acts if act.action == "define" and act.details.get("did") == "retired"}
-    found = (read_lost_job(store, name) for name in sorted(names) if not is_internal(name))
-    return [view for view in found if view is not None]
+    views = (read_lost_job(store, name) for name in sorted(names) if not is_internal(name))
+    return [view for view in views if view is not None]
 
 
 def read_lost_job(store: Store, name: str) -> JobView | None:

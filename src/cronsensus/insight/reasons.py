@@ -21,10 +21,10 @@ def reason_of(text: str | None) -> tuple[Reason | None, str]:
 
 
 def reason_clause(text: str | None, policies: Policies) -> Sentence | str:
-    """Return the reason of a verdict as a clause; a text that is no reason of ours stays as it is."""
+    """Return the reason of a verdict as a clause; a text of people or jobs stays as it is."""
     reason, detail = reason_of(text)
     if reason is None:
         return detail
     code = Because[reason.name]
-    words = code(**{name: getattr(policies, name) for name in code.slots})
-    return Clause.DETAILED(clause=words, detail=detail) if detail else words
+    clause = code(**{name: getattr(policies, name) for name in code.slots})
+    return Clause.DETAILED(clause=clause, detail=detail) if detail else clause

@@ -26,12 +26,12 @@ Order = Literal["newest", "oldest", "longest"]
 ORDERS: tuple[Order, ...] = get_args(Order)
 MOST_READ = 1_500
 """Runs that are read for a page, unless its caller allows more."""
-_AT_ONCE = 500
-_STEPS = 64
+_PAGE = 500
+_MOST_STEPS = 64
 _SLACK = timedelta(minutes=1)
 """How far the creation of two runs may be out of the order of their ids."""
 _NUMBER = re.compile(r"\d+")
-_LETTERS = re.compile(r"\w+")
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,12 +88,12 @@ def list_runs(
         most_read: how many runs are read at most.
     """
     matching: list[Occurrence] = []
-    read, last, next_after, stopped = 0, after, None, False
+    runs_read, last_id, next_after, stopped = 0, after, None, False
     for candidate in _candidates(store, search, after, most_read, limit):
-        if read >= most_read:
-            next_after, stopped = last, True
+        if runs_read >= most_read:
+            next_after, stopped = last_id, True
             break
-        read, last = read + 1, candidate.id
+        runs_read, last_id = runs_read + 1, candidate.id
         if _matches(candidate, search):
             matching.append(candidate)
         if search.order != "longest" and len(matching) > limit:
@@ -101,12 +101,12 @@ def list_runs(
             break
     if search.order == "longest":
         matching, next_after = _longest_first(matching, store.now()), None
-    return RunPage(runs=tuple(matching[:limit]), after=next_after, read=read, stopped=stopped)
+    return RunPage(runs=tuple(matching[:limit]), after=next_after, read=runs_read, stopped=stopped)
 
 
-def _longest_first(found: Sequence[Occurrence], now: datetime) -> list[Occurrence]:
-    took = {one.id: (one.finished_at or now) - one.begun_at for one in found if one.begun_at is not None}
-    return sorted((one for one in found if one.id in took), key=lambda one: (-took[one.id], one.id))
+def _longest_first(runs: Sequence[Occurrence], now: datetime) -> list[Occurrence]:
+    durations = {run.id: (run.finished_at or now) - run.begun_at for run in runs if run.begun_at is not None}
+    return sorted((run for run in runs if run.id in durations), key=lambda run: (-durations[run.id], run.id))
 
 
 def _candidates(store: Store, search: RunSearch, after: int | None, most_read: int, limit: int) -> Iterator[Occurrence]:
@@ -114,13 +114,13 @@ def _candidates(store: Store, search: RunSearch, after: int | None, most_read: i
     newest_first = search.order != "oldest" and not (search.order == "longest" and search.states == (State.RUNNING,))
     # No index has the keys and origins of all jobs together: the store would read all rows.
     key = search.key if search.job is not None else None
-    where = OccurrenceFilter(job=search.job, states=search.states, key=key, parent=search.batch)
+    wanted = OccurrenceFilter(job=search.job, states=search.states, key=key, parent=search.batch)
     edge = search.until if newest_first else search.since
     if after is None and edge is not None:
         after = _find_edge(store, edge, newest_first=newest_first)
-    narrow = bool(search.words or search.node or search.origin or search.key) or search.order == "longest"
-    page = min(_AT_ONCE, most_read + 1) if narrow else min(limit + 1, most_read + 1)
-    for occurrence in every_occurrence(store, where, after=after, newest_first=newest_first, page=page):
+    is_narrow = bool(search.words or search.node or search.origin or search.key) or search.order == "longest"
+    page = min(_PAGE, most_read + 1) if is_narrow else min(limit + 1, most_read + 1)
+    for occurrence in every_occurrence(store, wanted, after=after, newest_first=newest_first, page=page):
         # Only the moment of creation grows with ids: not the due time of an item, nor the time of a backfill.
         if newest_first and search.since is not None and occurrence.created_at < search.since - _SLACK:
             return
@@ -131,19 +131,22 @@ def _candidates(store: Store, search: RunSearch, after: int | None, most_read: i
 
 def _find_edge(store: Store, edge: datetime, *, newest_first: bool) -> int | None:
     """Find by bisection an id from which, in this order, the runs created by ``edge`` begin."""
-    where = OccurrenceFilter()
-    ends = [store.occurrences(where, limit=1, newest_first=True), store.occurrences(where, limit=1, newest_first=False)]
-    if not all(ends):
+    every_run = OccurrenceFilter()
+    newest_and_oldest = [
+        store.occurrences(every_run, limit=1, newest_first=True),
+        store.occurrences(every_run, limit=1, newest_first=False),
+    ]
+    if not all(newest_and_oldest):
         return None
-    high, low = ends[0][0].id + 1, ends[1][0].id - 1
+    high, low = newest_and_oldest[0][0].id + 1, newest_and_oldest[1][0].id - 1
     edge = edge + _SLACK if newest_first else edge - _SLACK
-    for _ in range(_STEPS):
+    for _ in range(_MOST_STEPS):
         if high - low <= 1:
             break
         middle = (low + high) // 2
-        at = store.occurrences(where, after=middle, limit=1, newest_first=False)
-        if at and at[0].created_at < edge:
-            low = at[0].id
+        next_run = store.occurrences(every_run, after=middle, limit=1, newest_first=False)
+        if next_run and next_run[0].created_at < edge:
+            low = next_run[0].id
         else:
             high = middle
     return high + 1 if newest_first else max(low, 0)
@@ -165,22 +168,22 @@ def _has_words(occurrence: Occurrence, words: Sequence[str]) -> bool:
     text = " ".join(
         (occurrence.job, occurrence.key, occurrence.node or "", occurrence.reason or "", error_text(occurrence.error))
     ).lower()
-    raw = f"{text} {occurrence.args} {occurrence.kwargs}".lower()
+    unmasked = f"{text} {occurrence.args} {occurrence.kwargs}".lower()
     # Masking arguments is slow. It adds no letters, so a word that the raw text lacks cannot match.
-    if not all(core in raw for word in words for core in _LETTERS.findall(word.lower())[:1]):
+    if not all(letters in unmasked for word in words for letters in _WORD.findall(word.lower())[:1]):
         return False
-    named = {f"{name}={_value(value)}".lower() for name, value in mask_data(occurrence.kwargs).items()}
-    shown = " ".join((text, *(_value(value) for value in mask_data(occurrence.args)), *sorted(named))).lower()
-    return all(_has_word(word.lower(), shown, named, text) for word in words)
+    by_name = {f"{name}={_value(value)}".lower() for name, value in mask_data(occurrence.kwargs).items()}
+    shown = " ".join((text, *(_value(value) for value in mask_data(occurrence.args)), *sorted(by_name))).lower()
+    return all(_has_word(word.lower(), shown, by_name, text) for word in words)
 
 
 def _value(value: Any) -> str:
     return value if isinstance(value, str) else dumps_masked(value)
 
 
-def _has_word(word: str, shown: str, named: set[str], text: str) -> bool:
+def _has_word(word: str, shown: str, by_name: set[str], text: str) -> bool:
     if "=" in word:
-        return word in named or word in text
+        return word in by_name or word in text
     if _NUMBER.fullmatch(word):
         return re.search(rf"(?<!\d){word}(?!\d)", shown) is not None
     return word in shown

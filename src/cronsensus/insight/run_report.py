@@ -16,7 +16,7 @@ from cronsensus.timing.instants import LATEST
 LogEntry = tuple[int, int, LogLine]
 """Sequence, attempt, line."""
 
-_MAX_LOOKED_AT = 200
+_MOST_ACTS_READ = 200
 _END = {
     "succeeded": "ended well",
     "failed": "failed",
@@ -109,7 +109,7 @@ def run_report(
         length += 1
     acts = [
         act
-        for act in store.trail(target=occurrence.job, limit=_MAX_LOOKED_AT)
+        for act in store.trail(target=occurrence.job, limit=_MOST_ACTS_READ)
         if act.details.get("occurrence") == occurrence.id
     ]
     return RunReport(

@@ -25,9 +25,9 @@ class Standstill:
     """A job whose next time comes later than by its trigger.
 
     Attributes:
-        until: the time that it fires next, as the store has it.
+        until: its next due time in the store.
         expected: when its trigger would fire next, counted from the store's now.
-        ahead: how far its watermark lies ahead of the store's clock; zero: it does not.
+        ahead: how far its watermark is ahead of the store's clock; zero: it is not.
         zone: the zone of times in the sentence.
     """
 
@@ -82,5 +82,5 @@ def every_standstill(store: Store, zone: tzinfo = UTC) -> Iterator[Standstill]:
     """Yield the jobs that stand still, by name; of the first ``MOST_READ`` jobs."""
     now = store.now()
     for view in islice(every_job(store), MOST_READ):
-        if (found := find_standstill(view, now, zone)) is not None:
-            yield found
+        if (standstill := find_standstill(view, now, zone)) is not None:
+            yield standstill

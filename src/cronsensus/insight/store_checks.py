@@ -18,15 +18,15 @@ from cronsensus.security.masking import mask
 from cronsensus.stores.base import Store
 from cronsensus.timing.clock import SystemClock
 
-SKEW = timedelta(seconds=2)
-SLOW = 0.1
-WAKE_UP = 2.0
-LITTLE_SPACE = (50 * 2**20, 500 * 2**20)
+MOST_SKEW = timedelta(seconds=2)
+SLOW_LOOK = 0.1
+WAKE_UP_SECONDS = 2.0
+LOW_AND_LITTLE_SPACE = (50 * 2**20, 500 * 2**20)
 """Free bytes below which it fails, and below which it is worth a look."""
 MAX_LOSSES = 5
-_SHARED = re.compile("nfs|cifs|smb|ceph|gluster|lustre|sshfs|s3|9p")
+_SHARED_FILE_SYSTEMS = re.compile("nfs|cifs|smb|ceph|gluster|lustre|sshfs|s3|9p")
 """File systems that several hosts may have mounted. The store refuses them unless its URL allows it."""
-_LOSES = {
+_LOSS_BY_SYNCHRONOUS = {
     "off": "a power failure loses committed results, and runs repeat",
     "normal": "a power failure may lose the last commits",
 }
@@ -58,8 +58,8 @@ def check_losses(store: Store, zone: tzinfo = UTC) -> Iterator[Check]:
     """Show which store this is, and what it lost, as far as nodes noticed."""
     identity = store.identity()
     if identity is not None:
-        since = "" if identity.since is None else f", made {exact_time(identity.since, zone)}"
-        yield Check("identity", OK_LEVEL, f"{identity.id}{since}")
+        made_text = "" if identity.since is None else f", made {exact_time(identity.since, zone)}"
+        yield Check("identity", OK_LEVEL, f"{identity.id}{made_text}")
     for loss in losses(store)[:MAX_LOSSES]:
         text = f"{loss.action}: noticed {relative_time(loss.at, store.now())} by {loss.by} ({loss.why})"
         if begin := loss.details.get("from"):
@@ -72,12 +72,12 @@ def check_speed(store: Store) -> Check:
     clock = SystemClock()
     times = []
     for _ in range(3):
-        begun = clock.monotonic()
+        began = clock.monotonic()
         store.look(limit=1)
-        times.append(clock.monotonic() - begun)
+        times.append(clock.monotonic() - began)
     middle = sorted(times)[1]
     text = f"a look takes {middle * 1000:.1f} ms"
-    if middle > SLOW:
+    if middle > SLOW_LOOK:
         return Check(
             "speed", WARN, text, "see what else uses the store, and how far away it is; runs start later by this"
         )
@@ -88,14 +88,14 @@ def check_clocks(store: Store) -> Check:
     """Compare this machine's clock with the store's."""
     clock = SystemClock()
     before = clock.now()
-    theirs = store.now()
+    store_time = store.now()
     after = clock.now()
-    skew = theirs - (before + (after - before) / 2)
+    skew = store_time - (before + (after - before) / 2)
     text = (
         f"this machine's clock is {brief_duration(abs(skew))} "
         f"{'behind' if skew > timedelta(0) else 'ahead of'} the store's"
     )
-    if abs(skew) <= SKEW:
+    if abs(skew) <= MOST_SKEW:
         return Check("clocks", OK_LEVEL, f"this machine and the store agree within {brief_duration(abs(skew))}")
     return Check(
         "clocks", WARN, f"{text}; due times follow the store's, so nothing is lost or doubled", "chronyc tracking"
@@ -113,32 +113,32 @@ def check_wake_ups(store: Store, described: dict[str, Any]) -> Check:
         )
     if not store.capabilities.notify and store.capabilities.clock == "server":
         return Check("wake-ups", OK_LEVEL, "this store has none: what is enqueued may wait two seconds for a look")
-    clock, heard = SystemClock(), threading.Event()
+    clock, is_notified = SystemClock(), threading.Event()
     listener = store.sibling()
-    begun = clock.monotonic()
+    began = clock.monotonic()
 
     def listen() -> None:
         try:
-            if listener.wait(WAKE_UP):
-                heard.set()
+            if listener.wait(WAKE_UP_SECONDS):
+                is_notified.set()
         except StoreError:
             pass
 
     thread = threading.Thread(target=listen, daemon=True)
     thread.start()
     try:
-        while not heard.wait(0.02) and thread.is_alive():
+        while not is_notified.wait(0.02) and thread.is_alive():
             store.notify()
     finally:
         listener.close()
-        thread.join(WAKE_UP)
-    if heard.is_set():
-        return Check("wake-ups", OK_LEVEL, f"a notification arrives within {(clock.monotonic() - begun) * 1000:.0f} ms")
+        thread.join(WAKE_UP_SECONDS)
+    if is_notified.is_set():
+        return Check("wake-ups", OK_LEVEL, f"a notification arrives within {(clock.monotonic() - began) * 1000:.0f} ms")
     return Check(
         "wake-ups",
         WARN,
         (
-            f"no hint arrived within {brief_duration(timedelta(seconds=WAKE_UP))}: work is found by "
+            f"no hint arrived within {brief_duration(timedelta(seconds=WAKE_UP_SECONDS))}: work is found by "
             f"looking, so it starts later"
         ),
         "see that nodes may write to the folder of the store, and that no firewall cuts idle connections",
@@ -155,17 +155,17 @@ def check_durability(described: dict[str, Any]) -> Iterator[Check]:
     synchronous = str(described.get("synchronous", "")).lower()
     synchronous = {"0": "off", "1": "normal"}.get(synchronous, synchronous)
     if synchronous:
-        loses = _LOSES.get(synchronous)
-        what = loses or "what is committed survives a power failure"
+        loses = _LOSS_BY_SYNCHRONOUS.get(synchronous)
+        consequence = loses or "what is committed survives a power failure"
         level = OK_LEVEL if loses is None else FAIL if synchronous == "off" else WARN
-        then = "" if loses is None else "add ?synchronous=FULL to the URL"
-        yield Check("durability", level, f"synchronous is {synchronous}: {what}", then)
-    kind = described.get("file_system")
-    if isinstance(kind, str) and _SHARED.search(kind):
+        advice = "" if loses is None else "add ?synchronous=FULL to the URL"
+        yield Check("durability", level, f"synchronous is {synchronous}: {consequence}", advice)
+    file_system = described.get("file_system")
+    if isinstance(file_system, str) and _SHARED_FILE_SYSTEMS.search(file_system):
         yield Check(
             "file system",
             WARN,
-            f"the file lies on {kind}, where SQLite's locks do not hold between machines",
+            f"the file lies on {file_system}, where SQLite's locks do not hold between machines",
             "use it from this host only, or put it on a local disk",
         )
 
@@ -175,17 +175,22 @@ def check_failover(described: dict[str, Any]) -> Iterator[Check]:
     if (standbys := described.get("standbys")) is None:
         return
     names, commit = described["synchronous_standbys"], described["synchronous_commit"]
-    seen = f"{standbys} standby{'' if standbys == 1 else 's'}"
+    standby_count = f"{standbys} standby{'' if standbys == 1 else 's'}"
     if names != "none" and commit != "local":
-        text = f"{seen}, and each commit waits for {names}: a failover to one that was waited for loses nothing"
+        text = (
+            f"{standby_count}, and each commit waits for {names}: a failover to one that was waited for loses nothing"
+        )
         if standbys:
             yield Check("failover", OK_LEVEL, text)
         else:
             yield Check("failover", WARN, text, "see why no standby is connected: commits may wait for one")
     elif standbys:
         behind = described["standby_behind_bytes"]
-        now = "" if behind is None else f", now {behind:,} bytes"
-        text = f"{seen}, and no commit waits for one: a failover loses what the next primary did not have yet{now}"
+        lag = "" if behind is None else f", now {behind:,} bytes"
+        text = (
+            f"{standby_count}, and no commit waits for one: a failover loses what the next primary did not have "
+            f"yet{lag}"
+        )
         yield Check(
             "failover", WARN, text, "set synchronous_standby_names (Patroni: synchronous_mode), and none is lost"
         )
@@ -218,15 +223,15 @@ def check_galera(described: dict[str, Any]) -> Iterator[Check]:
 
 def check_space(described: dict[str, Any]) -> Iterator[Check]:
     """Check how much space the disk of a store in a file has left."""
-    place = described.get("file")
-    if not isinstance(place, str):
+    store_file = described.get("file")
+    if not isinstance(store_file, str):
         return
     try:
-        free = shutil.disk_usage(Path(place).parent).free
+        free = shutil.disk_usage(Path(store_file).parent).free
     except OSError:
         return
     text = f"{free / 2**30:.1f} GiB free beside the store"
-    low, little = LITTLE_SPACE
+    low, little = LOW_AND_LITTLE_SPACE
     if free < low:
         yield Check(
             "disk", FAIL, text, "cronsensus db prune --before 7d, and free some space: a full store runs nothing"

@@ -63,7 +63,7 @@ def job_next(view: JobView, now: datetime, zone: tzinfo = UTC) -> tuple[str, str
 
 
 def run_result(occurrence: Occurrence, now: datetime) -> str:
-    """Return how an occurrence ended, and when; or where it stands."""
+    """Return how an occurrence ended, and when; or its present state."""
     text = str(occurrence.state)
     if occurrence.finished_at is not None:
         text += f" {time_since(occurrence.finished_at, now)}"
@@ -98,13 +98,13 @@ def run_state(occurrence: Occurrence) -> str:
 
 def took(occurrence: Occurrence | RunView, now: datetime) -> str:
     """Return how long something took, or takes so far."""
-    begun = occurrence.begun_at if isinstance(occurrence, Occurrence) else occurrence.started_at
-    if begun is None:
+    began = occurrence.begun_at if isinstance(occurrence, Occurrence) else occurrence.started_at
+    if began is None:
         return ""
     if occurrence.finished_at is not None:
-        return brief_duration(occurrence.finished_at - begun)
+        return brief_duration(occurrence.finished_at - began)
     running = occurrence.state in ACTIVE if isinstance(occurrence, Occurrence) else True
-    return f"{brief_duration(now - begun)} so far" if running else ""
+    return f"{brief_duration(now - began)} so far" if running else ""
 
 
 def what_for(occurrence: Occurrence, zone: tzinfo = UTC) -> str:

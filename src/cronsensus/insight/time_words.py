@@ -24,9 +24,9 @@ def shorten(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def format_count(number: int, what: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """Return ``1 run``, ``2 runs``."""
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def brief_duration(duration: timedelta) -> str:
@@ -35,8 +35,8 @@ def brief_duration(duration: timedelta) -> str:
         return f"{max(duration, timedelta(0)) // timedelta(milliseconds=1)}ms"
     if duration < timedelta(minutes=1):
         return f"{duration.total_seconds():.1f}".rstrip("0").rstrip(".") + "s"
-    whole = timedelta(seconds=round(duration.total_seconds()))
-    return " ".join(re.findall(r"\d+[a-z]+", format_duration(whole))[:2])
+    rounded = timedelta(seconds=round(duration.total_seconds()))
+    return " ".join(re.findall(r"\d+[a-z]+", format_duration(rounded))[:2])
 
 
 def relative_time(instant: datetime, now: datetime) -> str:
@@ -106,22 +106,22 @@ def read_time(text: str, now: datetime, *, tz: tzinfo = UTC, what: str = "time")
 
 def _time_of_day(typed: str, now: datetime, tz: tzinfo) -> datetime | None:
     """Return the instant of a time of day, with or without a day in words; ``None``: it is none."""
-    found = _TIME_OF_DAY.fullmatch(typed)
-    if found is None:
+    match = _TIME_OF_DAY.fullmatch(typed)
+    if match is None:
         return None
-    hour = int(found["whole"] or found["hour"])
-    if found["half"]:
+    hour = int(match["whole"] or match["hour"])
+    if match["half"]:
         if not 1 <= hour <= 12:
             return None
-        hour = hour % 12 + (12 if found["half"].lower() == "pm" else 0)
+        hour = hour % 12 + (12 if match["half"].lower() == "pm" else 0)
     try:
-        wall = time(hour, int(found["minute"] or 0), int(found["second"] or 0))
+        wall = time(hour, int(match["minute"] or 0), int(match["second"] or 0))
     except ValueError:
         return None
     today = now.astimezone(tz).date()
-    day = today - timedelta(days=1) if (found["day"] or "").lower() == "yesterday" else today
+    day = today - timedelta(days=1) if (match["day"] or "").lower() == "yesterday" else today
     instant = datetime.combine(day, wall, tz).astimezone(UTC)
-    if found["day"] is None and instant > now:
+    if match["day"] is None and instant > now:
         return datetime.combine(day - timedelta(days=1), wall, tz).astimezone(UTC)
     return instant
 

@@ -20,7 +20,7 @@ TRAIL_FILTERS: Mapping[str, str] = {
 """Names in an address, each with what it means."""
 MOST_READ = 5_000
 """Entries that are read for a page at most."""
-_AT_ONCE = 500
+_PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ class TrailPage:
 def list_trail(store: Store, search: TrailSearch, *, after: int | None = None, limit: int = 100) -> TrailPage:
     """Return a page of the trail."""
     matching: list[TrailEntry] = []
-    for _ in range(MOST_READ // _AT_ONCE):
-        entries = store.trail(target=search.target, after=after, limit=_AT_ONCE)
+    for _ in range(MOST_READ // _PAGE):
+        entries = store.trail(target=search.target, after=after, limit=_PAGE)
         for act in entries:
             if search.since is not None and act.at < search.since:
                 return TrailPage(tuple(matching), None)
@@ -88,7 +88,7 @@ def list_trail(store: Store, search: TrailSearch, *, after: int | None = None, l
                 if len(matching) == limit:
                     return TrailPage(tuple(matching), matching[-1].id)
                 matching.append(act)
-        if len(entries) < _AT_ONCE:
+        if len(entries) < _PAGE:
             return TrailPage(tuple(matching), None)
         after = entries[-1].id
     return TrailPage(tuple(matching), after, stopped=True)

@@ -10,8 +10,8 @@ from cronsensus.insight.time_words import format_count, shorten
 from cronsensus.model.session import SessionView
 from cronsensus.once.identity import is_same_function
 
-_NAMED = 3
-_LONGEST = 60
+_MOST_NAMED = 3
+_LONGEST_FUNCTION = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,30 +28,40 @@ class TwiceDeclared:
     @property
     def sentence(self) -> str:
         """The nodes and their functions, without a full stop."""
-        who = " and by ".join(f"{shorten(function, _LONGEST)} on {node}" for function, node in self.declared[:_NAMED])
-        return f"{self.job} is declared by {who}: each of its times runs in whichever is first"
+        declarers = " and by ".join(
+            f"{shorten(function, _LONGEST_FUNCTION)} on {node}" for function, node in self.declared[:_MOST_NAMED]
+        )
+        return f"{self.job} is declared by {declarers}: each of its times runs in whichever is first"
 
 
 def find_twice_declared(nodes: Iterable[SessionView]) -> list[TwiceDeclared]:
     """Return the jobs on whose function these nodes disagree, by name."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    by_job: dict[str, list[tuple[str, str]]] = {}
     for node in nodes:
         for job, function in node.declares.items():
-            known = found.setdefault(job, [])
-            if not any(is_same_function(function, other) for other, _ in known):
-                known.append((function, node.node))
-    return [TwiceDeclared(job, tuple(of)) for job, of in sorted(found.items()) if len(of) > 1]
+            declared = by_job.setdefault(job, [])
+            if not any(is_same_function(function, known_function) for known_function, _ in declared):
+                declared.append((function, node.node))
+    return [
+        TwiceDeclared(job, tuple(declared_by)) for job, declared_by in sorted(by_job.items()) if len(declared_by) > 1
+    ]
 
 
 def describe_strangers(nodes: Sequence[SessionView]) -> str | None:
-    """Describe the first two nodes that each declare a job that the other lacks; ``None``: there are none."""
-    for one, other in combinations(nodes, 2):
-        ours, theirs = sorted(one.declares.keys() - other.declares), sorted(other.declares.keys() - one.declares)
-        if ours and theirs and one.release != other.release:
-            return f"{one.node} alone declares {_some(ours)}, {other.node} alone {_some(theirs)}"
+    """Describe two nodes that seem to run different programs: each declares a job that the other lacks.
+
+    ``None``: there are no such nodes.
+    """
+    for first, second in combinations(nodes, 2):
+        only_first, only_second = (
+            sorted(first.declares.keys() - second.declares),
+            sorted(second.declares.keys() - first.declares),
+        )
+        if only_first and only_second and first.release != second.release:
+            return f"{first.node} alone declares {_some(only_first)}, {second.node} alone {_some(only_second)}"
     return None
 
 
 def _some(jobs: Sequence[str]) -> str:
-    more = len(jobs) - _NAMED
-    return ", ".join(jobs[:_NAMED]) + (f" and {format_count(more, 'more job')}" if more > 0 else "")
+    hidden = len(jobs) - _MOST_NAMED
+    return ", ".join(jobs[:_MOST_NAMED]) + (f" and {format_count(hidden, 'more job')}" if hidden > 0 else "")

@@ -81,17 +81,17 @@ def why_it_waits(store: Store, view: JobView, occurrence: Occurrence, now: datet
     return _no_node(sessions) or _in_the_way(store, view, occurrence) or _not_claimed(view, occurrence, sessions, now)
 
 
-def _until_woken(store: Store, view: JobView, occurrence: Occurrence, what: str) -> Wait:
-    match what:
+def _until_woken(store: Store, view: JobView, occurrence: Occurrence, parked_on: str) -> Wait:
+    match parked_on:
         case "items":
             return _for_items(store, occurrence)
         case "upstreams":
-            return _wait(Cause.UPSTREAM, _behind(store, view, occurrence))
+            return _wait(Cause.UPSTREAM, _for_upstreams(store, view, occurrence))
         case _:
-            return _wait(Cause.WOKEN, Text.PARKED(what=occurrence.reason or Clause.WAITS_FOR(what=what)))
+            return _wait(Cause.WOKEN, Text.PARKED(what=occurrence.reason or Clause.WAITS_FOR(what=parked_on)))
 
 
-def _behind(store: Store, view: JobView, occurrence: Occurrence) -> Sentence:
+def _for_upstreams(store: Store, view: JobView, occurrence: Occurrence) -> Sentence:
     """Return the upstreams of a run, by the job's current definition, and which of them have not ended."""
     at, rules = occurrence.scheduled_for, () if view.spec.after is None else view.spec.after.upstreams
     if at is None or not rules:
@@ -128,14 +128,17 @@ def _in_the_way(store: Store, view: JobView, occurrence: Occurrence) -> Wait | N
     policies = view.spec.policies
     running = store.occurrences(OccurrenceFilter(job=occurrence.job, states=(State.RUNNING,)), newest_first=False)
     if policies.concurrency is not None and len(running) >= policies.concurrency:
-        runs = [Clause.RUN_ON(run=other.id, node=other.node) for other in running[:5]]
+        runs = [Clause.RUN_ON(run=run.id, node=run.node) for run in running[:5]]
         return _wait(Cause.CONCURRENCY, Text.CONCURRENCY(most=policies.concurrency, job=occurrence.job, runs=runs))
     if occurrence.origin in SERIAL_ORIGINS and policies.overlap != "allow":
         active = store.occurrences(OccurrenceFilter(job=occurrence.job, states=tuple(ACTIVE)), newest_first=False)
-        earlier = [other for other in active if other.id < occurrence.id and other.origin in SERIAL_ORIGINS]
+        earlier = [run for run in active if run.id < occurrence.id and run.origin in SERIAL_ORIGINS]
         if earlier:
-            first = earlier[0]
-            return _wait(Cause.OVERLAP, Text.WAITS_FOR_RUN(run=first.id, state=first.state, overlap=policies.overlap))
+            first_earlier = earlier[0]
+            return _wait(
+                Cause.OVERLAP,
+                Text.WAITS_FOR_RUN(run=first_earlier.id, state=first_earlier.state, overlap=policies.overlap),
+            )
     return None
 
 

@@ -26,10 +26,10 @@ from cronsensus.stores.pages import every_range
 from cronsensus.triggers.base import Trigger
 
 FUTURE = "future"
-LATE = timedelta(seconds=10)
-OVER_TIME = timedelta(seconds=3)
+LATE_AFTER = timedelta(seconds=10)
+TIMEOUT_SLACK = timedelta(seconds=3)
 """Time beyond the timeout by which a coroutine or a process has ended. A run that goes on cannot be stopped."""
-_UPSTREAM = {
+_UPSTREAM_TEXTS = {
     Reason.UPSTREAM_FAILED: Text.UPSTREAM_FAILED,
     Reason.UPSTREAM_SUCCEEDED: Text.UPSTREAM_SUCCEEDED,
     Reason.UPSTREAM_SKIPPED: Text.UPSTREAM_SKIPPED,
@@ -37,8 +37,8 @@ _UPSTREAM = {
     Reason.UPSTREAM_PRUNED: Text.UPSTREAM_PRUNED,
     Reason.UPSTREAM_LATE: Text.UPSTREAM_LATE,
 }
-_UPSTREAM_RUNS = 20
-_LONG = timedelta(days=366 * 50)
+_MOST_UPSTREAM_RUNS = 20
+_LONGEST_AGO = timedelta(days=366 * 50)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +95,9 @@ class _Inquiry:
             verdict, reason, sentences = self._verdict(occurrences, nominal=nominal)
         else:
             sentences = self._not_nominal(before, after)
-        stands = find_standstill(self._view, self._now, self._zone)
-        if stands is not None and self._at <= stands.until:
-            sentences.append(Text.STANDS_STILL(standstill=stands.sentence))
+        standstill = find_standstill(self._view, self._now, self._zone)
+        if standstill is not None and self._at <= standstill.until:
+            sentences.append(Text.STANDS_STILL(standstill=standstill.sentence))
             sentences.append(Text.REWIND(command=f"cronsensus jobs rewind {self._job}"))
         return Why(
             job=self._job,
@@ -116,17 +116,19 @@ class _Inquiry:
         return instant.astimezone(self._zone)
 
     def _occurrences(self) -> list[Occurrence]:
-        where = OccurrenceFilter(job=self._job, scheduled_from=self._at, scheduled_until=self._at)
-        return self._store.occurrences(where, newest_first=False)
+        of_time = OccurrenceFilter(job=self._job, scheduled_from=self._at, scheduled_until=self._at)
+        return self._store.occurrences(of_time, newest_first=False)
 
     def _verdict(
         self, occurrences: Sequence[Occurrence], *, nominal: bool
     ) -> tuple[str | None, str | None, list[Sentence]]:
         """Return the verdict, its reason, and the sentences."""
-        ranges = [one for one in every_range(self._store, self._job, self._at, self._at) if nominal][:1]
+        ranges = [ledger_range for ledger_range in every_range(self._store, self._job, self._at, self._at) if nominal][
+            :1
+        ]
         scheduled = [occurrence for occurrence in occurrences if occurrence.origin is Origin.SCHEDULE]
         shown = scheduled or ([] if ranges else occurrences[:1])
-        sentences = [sentence for one in shown for sentence in self._occurrence(one)]
+        sentences = [sentence for occurrence in shown for sentence in self._occurrence(occurrence)]
         for one_range in ranges:
             sentences += self._range(one_range)
         if shown:
@@ -149,7 +151,7 @@ class _Inquiry:
         for era, end in zip(eras, ends, strict=True):
             top = min(end, self._at - MICROSECOND)
             if era.trigger is not None and era.since < top:
-                before = era.trigger.latest_until(top, max(era.since, top - _LONG)) or before
+                before = era.trigger.latest_until(top, max(era.since, top - _LONGEST_AGO)) or before
         return before, after
 
     def _not_nominal(self, before: datetime | None, after: datetime | None) -> list[Sentence]:
@@ -201,7 +203,7 @@ class _Inquiry:
         sentences += self._standing(occurrence)
         sentences += [self._attempt(run) for run in runs]
         delay = runs[0].started_at - self._at if runs else timedelta(0)
-        if delay > LATE:
+        if delay > LATE_AFTER:
             sentences += [Text.STARTED_LATE(delay=delay), *self._no_node_at(self._at)]
         if occurrence.state is State.FAILED:
             if reason_of(occurrence.reason)[0] is Reason.CRASHED:
@@ -233,8 +235,8 @@ class _Inquiry:
                 return [Text.PENDING(run=occurrence.id), *wait.sentences]
             case State.CANCELLED:
                 return [Text.CANCELLED(why=self._cancelled(occurrence))]
-            case State.SKIPPED if reason in _UPSTREAM:
-                return [_UPSTREAM[reason](jobs=detail), *self._upstream(occurrence, detail, reason)]
+            case State.SKIPPED if reason in _UPSTREAM_TEXTS:
+                return [_UPSTREAM_TEXTS[reason](jobs=detail), *self._upstream(occurrence, detail, reason)]
             case State.SKIPPED:
                 return [self._skipped(reason, detail)]
             case State.MISSED if (keeper := self._view.spec.keeper) is not None:
@@ -262,25 +264,25 @@ class _Inquiry:
         The upstream's run is the run that the gate saw, or a later run.
         """
         job = jobs.partition(", ")[0]
-        newest = self._store.occurrences(OccurrenceFilter(job=job, scheduled_until=self._at), limit=_UPSTREAM_RUNS)
-        for_it = next((other for other in newest if other.scheduled_for == self._at), None)
-        shown = for_it or max(newest, key=lambda other: other.scheduled_for or self._at, default=None)
+        newest = self._store.occurrences(OccurrenceFilter(job=job, scheduled_until=self._at), limit=_MOST_UPSTREAM_RUNS)
+        same_time = next((run for run in newest if run.scheduled_for == self._at), None)
+        shown = same_time or max(newest, key=lambda run: run.scheduled_for or self._at, default=None)
         if shown is None or shown.state in {State.SUCCEEDED, State.SKIPPED}:
-            see = Text.SEE_WHY(command=f"cronsensus why {job} '{typed_time(self._at, self._zone)}'")
+            see_command = Text.SEE_WHY(command=f"cronsensus why {job} '{typed_time(self._at, self._zone)}'")
         else:
-            see = Text.SEE_RUN(command=f"cronsensus runs show {shown.id}")
-        if for_it is None or occurrence.retried_as is not None or reason is Reason.UPSTREAM_SUCCEEDED:
-            return [see]
-        if for_it.state is State.SUCCEEDED:
+            see_command = Text.SEE_RUN(command=f"cronsensus runs show {shown.id}")
+        if same_time is None or occurrence.retried_as is not None or reason is Reason.UPSTREAM_SUCCEEDED:
+            return [see_command]
+        if same_time.state is State.SUCCEEDED:
             command = f"cronsensus runs retry {occurrence.id} --downstream"
-            return [see, Text.UPSTREAM_SUCCEEDED_SINCE(command=command)]
-        if for_it.state in {State.FAILED, State.CANCELLED, State.MISSED}:
-            return [see, Text.RUN_UPSTREAM_AGAIN(command=f"cronsensus runs retry {for_it.id} --downstream")]
-        return [see]
+            return [see_command, Text.UPSTREAM_SUCCEEDED_SINCE(command=command)]
+        if same_time.state in {State.FAILED, State.CANCELLED, State.MISSED}:
+            return [see_command, Text.RUN_UPSTREAM_AGAIN(command=f"cronsensus runs retry {same_time.id} --downstream")]
+        return [see_command]
 
     def _over_time(self, time: timedelta) -> list[Sentence]:
         limit = self._policies.timeout
-        return [] if limit is None or time <= limit + OVER_TIME else [Text.OVER_TIME(limit=limit)]
+        return [] if limit is None or time <= limit + TIMEOUT_SLACK else [Text.OVER_TIME(limit=limit)]
 
     def _cancelled(self, occurrence: Occurrence) -> Sentence | str:
         reason, _ = reason_of(occurrence.reason)
@@ -305,18 +307,18 @@ class _Inquiry:
     # --- no occurrence was made ---------------------------------------------------------------------------------------
 
     def _range(self, ledger_range: LedgerRange) -> list[Sentence]:
-        why = reason_clause(ledger_range.range.reason, self._policies)
+        reason_text = reason_clause(ledger_range.range.reason, self._policies)
         values: dict[str, Value] = {
             "time": self._local(ledger_range.decided_at),
             "delay": ledger_range.decided_at - self._at,
-            "why": why,
+            "why": reason_text,
         }
         reason, _ = reason_of(ledger_range.range.reason)
         match reason:
             case Reason.PAUSED:
                 return [self._paused()]
             case Reason.OVERLAP:
-                return [self._blocked(ledger_range) or Text.NO(why=why)]
+                return [self._blocked(ledger_range) or Text.NO(why=reason_text)]
             case Reason.RETIRED:
                 return [Text.NO_RETIRED()]
             case Reason.COALESCED:
@@ -326,38 +328,42 @@ class _Inquiry:
             case Reason.LATE | Reason.NO_CATCH_UP | Reason.BEYOND_WINDOW:
                 sentences = [Text.FOUND_LATE(**values)]
             case _:
-                sentences = [Text.NO_STATE(state=ledger_range.range.state, why=why)]
+                sentences = [Text.NO_STATE(state=ledger_range.range.state, why=reason_text)]
         return sentences + self._no_node_at(self._at)
 
     def _kept(self, ledger_range: LedgerRange) -> list[Sentence]:
         """Return the nominal time that ran in place of all that passed meanwhile."""
-        kept = self._nominals.next_after(ledger_range.range.last)
-        return [Text.KEPT_TIME(time=self._local(kept))] if kept is not None and kept <= ledger_range.decided_at else []
+        kept_time = self._nominals.next_after(ledger_range.range.last)
+        return (
+            [Text.KEPT_TIME(time=self._local(kept_time))]
+            if kept_time is not None and kept_time <= ledger_range.decided_at
+            else []
+        )
 
     def _paused(self) -> Sentence:
-        stretch = self._stretch()
-        if stretch is None:
+        pause = self._stretch()
+        if pause is None:
             return Text.NO(why=Because.PAUSED())
-        start, end = self._local(stretch.start), stretch.end
-        pause = (
+        start, end = self._local(pause.start), pause.end
+        clause = (
             Clause.PAUSED_STILL(start=start) if end is None else Clause.PAUSED_UNTIL(start=start, end=self._local(end))
         )
         for act in self._store.trail(target=self._job, limit=500):
-            if act.action == "pause" and act.at == stretch.start:
+            if act.action == "pause" and act.at == pause.start:
                 if act.why:
-                    return Text.NO_PAUSED(pause=Clause.PAUSED_BY_BECAUSE(pause=pause, who=act.by, why=act.why))
-                return Text.NO_PAUSED(pause=Clause.PAUSED_BY(pause=pause, who=act.by))
-        return Text.NO_PAUSED(pause=pause)
+                    return Text.NO_PAUSED(pause=Clause.PAUSED_BY_BECAUSE(pause=clause, who=act.by, why=act.why))
+                return Text.NO_PAUSED(pause=Clause.PAUSED_BY(pause=clause, who=act.by))
+        return Text.NO_PAUSED(pause=clause)
 
     def _stretch(self) -> Stretch | None:
-        for stretch in self._history.pauses:
-            if stretch.start <= self._at and (stretch.end is None or self._at <= stretch.end):
-                return stretch
+        for pause in self._history.pauses:
+            if pause.start <= self._at and (pause.end is None or self._at <= pause.end):
+                return pause
         return None
 
     def _blocked(self, ledger_range: LedgerRange) -> Sentence | None:
-        where = OccurrenceFilter(job=self._job, scheduled_until=self._at - MICROSECOND)
-        for earlier in self._store.occurrences(where, limit=100):
+        earlier_times = OccurrenceFilter(job=self._job, scheduled_until=self._at - MICROSECOND)
+        for earlier in self._store.occurrences(earlier_times, limit=100):
             if earlier.created_at <= ledger_range.decided_at <= (earlier.finished_at or self._now):
                 run, overlap, time = earlier.id, self._policies.overlap, earlier.scheduled_for
                 if time is None:
@@ -403,26 +409,27 @@ class _Inquiry:
         return Clause.BY_BECAUSE(who=by or Clause.SOMEBODY(), why=reason or Clause.NO_REASON_GIVEN())
 
     def _attempt(self, run: RunView) -> Sentence:
-        took = (run.finished_at or self._now) - run.started_at
-        known: dict[str, Value] = {
-            "attempt": run.attempt, "node": run.node or run.session, "start": self._local(run.started_at), "took": took
+        duration = (run.finished_at or self._now) - run.started_at
+        values: dict[str, Value] = {
+            "attempt": run.attempt, "node": run.node or run.session, "start": self._local(run.started_at),
+            "took": duration,
         }  # fmt: skip
         if run.finished_at is None:
-            return Text.ATTEMPT_RUNS(**known)
+            return Text.ATTEMPT_RUNS(**values)
         match run.end:
             case "succeeded":
-                return Text.ATTEMPT_SUCCEEDED(**known)
+                return Text.ATTEMPT_SUCCEEDED(**values)
             case "crashed":
-                return Text.ATTEMPT_CRASHED(**known, why=run.reason or Clause.NODE_LOST())
+                return Text.ATTEMPT_CRASHED(**values, why=run.reason or Clause.NODE_LOST())
             case "released":
-                return Text.ATTEMPT_RELEASED(**known)
+                return Text.ATTEMPT_RELEASED(**values)
             case "snoozed":
-                return Text.ATTEMPT_SNOOZED(**known, why=run.reason)
+                return Text.ATTEMPT_SNOOZED(**values, why=run.reason)
             case "retry":
-                return Text.ATTEMPT_RETRIED(**known, why=error_text(run.error) or run.reason)
+                return Text.ATTEMPT_RETRIED(**values, why=error_text(run.error) or run.reason)
             case end:
                 why = error_text(run.error) or run.reason
-                ended = {**known, "end": None if end is None else State(end)}
+                ended = {**values, "end": None if end is None else State(end)}
                 return Text.ATTEMPT_ENDED_WHY(**ended, why=why) if why else Text.ATTEMPT_ENDED(**ended)
 
 

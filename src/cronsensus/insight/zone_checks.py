@@ -14,7 +14,7 @@ _UPGRADE = (
     "pip install --upgrade tzdata where it says package, else upgrade the system's zone files (or set PYTHONTZPATH= "
     "to use the package); then restart these nodes"
 )
-_SHOWN = 5
+_MOST_SHOWN = 5
 
 
 def check_zone_rules(live: Sequence[SessionView], now: datetime) -> Iterator[Check]:
@@ -24,7 +24,9 @@ def check_zone_rules(live: Sequence[SessionView], now: datetime) -> Iterator[Che
     differing = [zone for zone in zones if len({node.zones[zone] for node in reporting if zone in node.zones}) > 1]
     versions = sorted({node.tzdata for node in reporting})
     if differing:
-        names = ", ".join(differing[:_SHOWN]) + (f" and {len(differing) - _SHOWN} more" if differing[_SHOWN:] else "")
+        names = ", ".join(differing[:_MOST_SHOWN]) + (
+            f" and {len(differing) - _MOST_SHOWN} more" if differing[_MOST_SHOWN:] else ""
+        )
         text = f"nodes disagree on {names}, so jobs there may run twice or at the wrong time: {_by_version(reporting)}"
         yield Check("zone rules", WARN, text, _UPGRADE)
     elif reporting:

@@ -34,22 +34,22 @@ if TYPE_CHECKING:
     from cronsensus.model.job import JobSpec
     from cronsensus.scheduler import Scheduler
 
-CATCH_UP = 2.0
+EXIT_SECONDS = 2.0
 """Seconds for which a process that ends waits for pending pings."""
-PAUSES = (0.5, 2.0)
+RETRY_PAUSES = (0.5, 2.0)
 """Seconds before a lost ping is tried again: after the end of a run no other ping follows."""
 MOST_WAITING = 1_000
 """Pending pings at most; further pings push out the oldest."""
 Status = Literal["begun", "succeeded", "failed"]
 Tell = Callable[[RunStarted | RunEnded, Status], None]
 
-_ENDS: dict[str, Status] = {
+_STATUS_OF_END: dict[str, Status] = {
     "succeeded": "succeeded", "skipped": "succeeded", "failed": "failed", "cancelled": "failed",
 }  # fmt: skip
 _UNITS = (("day", timedelta(days=1)), ("hour", timedelta(hours=1)), ("minute", timedelta(minutes=1)))
-_FIELDS = 5
+_FIELDS_OF_CRON = 5
 _LONGEST_SLUG = 50
-_RUNS = UUID("0b1f3f0e-62a5-5f0c-9a55-1c6f3e1d2a77")
+_RUN_NAMESPACE = UUID("0b1f3f0e-62a5-5f0c-9a55-1c6f3e1d2a77")
 _log = Logger("cronsensus.check_ins")
 
 
@@ -73,14 +73,14 @@ def sentry(scheduler: Scheduler, *, jobs: str | Sequence[str] = "*") -> None:
         raise MissingExtra(
             "check-ins at Sentry need its SDK, which is not installed; pip install sentry-sdk"
         ) from error
-    known = {"begun": "in_progress", "succeeded": "ok", "failed": "error"}
+    sentry_statuses = {"begun": "in_progress", "succeeded": "ok", "failed": "error"}
 
     def send_check_in(event: RunStarted | RunEnded, status: Status) -> None:
         spec = scheduler.declared.spec_here(event.job)
         capture_checkin(
             monitor_slug=slug_of(event.job),
             check_in_id=_id_of(event).hex,
-            status=known[status],
+            status=sentry_statuses[status],
             duration=event.seconds if isinstance(event, RunEnded) else None,
             monitor_config=None if spec is None else cast("Any", monitor_of(spec)),
         )
@@ -104,11 +104,11 @@ def healthchecks(scheduler: Scheduler, url: str, *, jobs: str | Sequence[str] = 
     """
     if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).path.strip("/"):
         raise InvalidOption(f"healthchecks({url!r}): write https://hc-ping.com/PING_KEY, with the project's ping key")
-    ends = {"begun": "/start", "succeeded": "", "failed": "/fail"}
+    path_of_status = {"begun": "/start", "succeeded": "", "failed": "/fail"}
     pinging = _Pinging()
 
     def send_check_in(event: RunStarted | RunEnded, status: Status) -> None:
-        check = f"{url.rstrip('/')}/{quote(slug_of(event.job))}{ends[status]}"
+        check = f"{url.rstrip('/')}/{quote(slug_of(event.job))}{path_of_status[status]}"
         error = event.error if isinstance(event, RunEnded) else None
         message = "" if error is None else f"{error.type}: {error.message}"
         pinging.send(f"{check}?create=1&rid={_id_of(event)}", message.encode()[:10_000])
@@ -130,7 +130,7 @@ def slug_of(job: str) -> str:
 
 
 def monitor_of(spec: JobSpec) -> dict[str, Any] | None:
-    """Return a job's definition as Sentry wants it; ``None``: it cannot say such a schedule."""
+    """Return a job's definition as Sentry wants it; ``None``: Sentry has no such schedule."""
     trigger, policies = spec.trigger, spec.policies
     schedule = _schedule_of(trigger)
     if schedule is None:
@@ -144,7 +144,7 @@ def monitor_of(spec: JobSpec) -> dict[str, Any] | None:
 
 
 def _schedule_of(trigger: Any) -> dict[str, Any] | None:
-    if isinstance(trigger, Cron) and len(trigger.expression.split()) == _FIELDS:
+    if isinstance(trigger, Cron) and len(trigger.expression.split()) == _FIELDS_OF_CRON:
         return {"type": "crontab", "value": trigger.expression}
     if isinstance(trigger, Every):
         for unit, length in _UNITS:
@@ -158,10 +158,10 @@ def _minutes(span: timedelta) -> int:
 
 
 def _id_of(event: RunStarted | RunEnded) -> UUID:
-    return uuid5(_RUNS, f"{event.job}\n{event.scheduled_for}\n{event.occurrence}")
+    return uuid5(_RUN_NAMESPACE, f"{event.job}\n{event.scheduled_for}\n{event.occurrence}")
 
 
-def _listen(scheduler: Scheduler, jobs: str | Sequence[str], tell: Tell) -> None:
+def _listen(scheduler: Scheduler, jobs: str | Sequence[str], send_check_in: Tell) -> None:
     patterns = (jobs,) if isinstance(jobs, str) else tuple(jobs)
 
     def is_meant(event: RunStarted | RunEnded) -> bool:
@@ -172,13 +172,13 @@ def _listen(scheduler: Scheduler, jobs: str | Sequence[str], tell: Tell) -> None
     @scheduler.on(RunStarted)
     def begun(event: RunStarted) -> None:
         if is_meant(event):
-            tell(event, "begun")
+            send_check_in(event, "begun")
 
     @scheduler.on(RunEnded)
     def ended(event: RunEnded) -> None:
-        # What is tried again, given back or taken over has not ended.
-        if (status := _ENDS.get(event.end)) is not None and is_meant(event):
-            tell(event, status)
+        # A run that is retried, released or taken over has not ended.
+        if (status := _STATUS_OF_END.get(event.end)) is not None and is_meant(event):
+            send_check_in(event, status)
 
 
 class _Pinging:
@@ -193,14 +193,14 @@ class _Pinging:
         self._failed = False
 
     def send(self, url: str, body: bytes) -> None:
-        """Ping soon; asked by the thread of the subscribers alone."""
+        """Ping soon; called only by the thread of the subscribers."""
         self._idle.clear()
         self._waiting.append((url, body))
         self._asked.set()
         if self._thread is None or not self._thread.is_alive():  # the first time, or in a fork
             self._thread = threading.Thread(target=self._ping_next, name="cronsensus-check-ins", daemon=True)
             self._thread.start()
-            atexit.register(self._idle.wait, CATCH_UP)  # else the last run of a process that leaves looks lost
+            atexit.register(self._idle.wait, EXIT_SECONDS)  # else the last run of a process that leaves looks lost
 
     def _ping_next(self) -> None:
         while True:
@@ -211,10 +211,10 @@ class _Pinging:
             self._idle.set()
 
     def _ping(self, url: str, body: bytes) -> None:
-        for pause in (*PAUSES, None):
+        for pause in (*RETRY_PAUSES, None):
             try:
                 ping_url(url, body)
-            except Exception as error:  # noqa: BLE001 - told; the next ping may arrive
+            except Exception as error:  # noqa: BLE001 - logged; the next ping may arrive
                 if pause is not None and _may_arrive_later(error):
                     self._paused.wait(pause)
                     continue

@@ -1,4 +1,4 @@
-"""Python's texts and calls as ruff would lay them out, so that what is printed need not be formatted. Pure."""
+"""Write Python literals and calls in ruff's format, for programs that are generated. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WIDTH = 88
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call: what stands before its parenthesis, and its arguments."""
+    """A call: the text before its parenthesis, and its arguments."""
 
     head: str
     arguments: Sequence[str | Call]
@@ -36,18 +36,18 @@ def _escaped(sign: str, mark: str) -> str:
     return sign if sign.isprintable() else repr(sign)[1:-1]
 
 
-def identifier(words: str, taken: Collection[str]) -> str:
+def identifier(text: str, taken: Collection[str]) -> str:
     """Return a name for a function that is called so, and is none of ``taken``, a keyword or a builtin."""
     # Python reads an identifier in this form, so two names that differ before it may be one.
-    called = unicodedata.normalize("NFKC", words.casefold())
-    plain = re.sub(r"\W+", "_", called).strip("_") or "job"
-    if not plain.isidentifier():
-        plain = f"job_{plain}"
-    plain = plain[:60]
-    name, count = plain, 1
+    normalized = unicodedata.normalize("NFKC", text.casefold())
+    base = re.sub(r"\W+", "_", normalized).strip("_") or "job"
+    if not base.isidentifier():
+        base = f"job_{base}"
+    base = base[:60]
+    name, count = base, 1
     while name in taken or keyword.iskeyword(name) or hasattr(builtins, name):
         count += 1
-        name = f"{plain}_{count}"
+        name = f"{base}_{count}"
     return name
 
 

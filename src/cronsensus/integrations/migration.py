@@ -46,10 +46,10 @@ def made_from(text: str) -> Trigger:
         NoEquivalent: it makes no trigger, for instance because it never fires.
     """
     try:
-        made: Trigger = eval(text, {"__builtins__": {}}, dict(_MAKERS))  # noqa: S307 - our own text, to see that it holds
+        trigger: Trigger = eval(text, {"__builtins__": {}}, dict(_MAKERS))  # noqa: S307 - our own text, to see that it holds
     except InvalidTrigger as error:
         raise NoEquivalent(str(error)) from error
-    return made
+    return trigger
 
 
 def name_of_zone(zone: Any, *, setting: str) -> str:
@@ -78,10 +78,10 @@ def write_duration(value: Any, what: str) -> str:
 
 def write_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
     """Return the arguments of a call as texts; raises ``NoEquivalent`` if an argument has no text."""
-    found = [write_literal(value, "args") for value in args]
+    texts = [write_literal(value, "args") for value in args]
     if all(name.isidentifier() and not keyword.iskeyword(name) for name in kwargs):
-        return [*found, *(f"{name}={write_literal(value, 'kwargs')}" for name, value in kwargs.items())]
-    return [*found, f"**{write_literal(dict(kwargs), 'kwargs')}"]
+        return [*texts, *(f"{name}={write_literal(value, 'kwargs')}" for name, value in kwargs.items())]
+    return [*texts, f"**{write_literal(dict(kwargs), 'kwargs')}"]
 
 
 def write_literal(value: Any, what: str) -> str:
@@ -105,7 +105,7 @@ def _text_of(value: Any) -> str:
     if type(value) is list:
         return f"[{', '.join(map(_text_of, value))}]"
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{_text_of(key)}: {_text_of(one)}' for key, one in value.items())}}}"
+        return f"{{{', '.join(f'{_text_of(key)}: {_text_of(item)}' for key, item in value.items())}}}"
     return repr(value)
 
 

@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
 MOST_OPEN = 10_000
 """Open spans at most. If lost events leave more, the oldest are ended without the outcome of their runs."""
-MOST_KNOWN = 1_000
+MOST_REMEMBERED = 1_000
 """Unfinished runs of which the span of the last attempt is remembered."""
-EXTRA = "opentelemetry"
-FAILED = frozenset({"failed", "crashed", "refused"})
+EXTRA_NAME = "opentelemetry"
+FAILED_ENDS = frozenset({"failed", "crashed", "refused"})
 """Ends that mark a span as an error, also without an exception."""
-FINAL = frozenset({"succeeded", "failed", "cancelled", "skipped"})
+FINAL_ENDS = frozenset({"succeeded", "failed", "cancelled", "skipped"})
 
 _format = TraceContextTextMapPropagator()
 _clock = SystemClock()
@@ -95,7 +95,7 @@ class _Tracing(Admission):
         return self._spans.are_wanted() and not is_internal(claim.job)
 
     def decide_claim(self, claim: Claim) -> Admit:
-        return Admit({EXTRA: _Attempt(self._spans, claim)})
+        return Admit({EXTRA_NAME: _Attempt(self._spans, claim)})
 
 
 class _Attempt(InContext):
@@ -163,21 +163,21 @@ class _Spans:
             return None
 
     def _start_span(self, claim: Claim) -> Span:
-        at = _clock.now()
-        late = max(0.0, (at - claim.due_at).total_seconds())
+        started_at = _clock.now()
+        lateness = max(0.0, (started_at - claim.due_at).total_seconds())
         attributes = {
-            **_describe_claim(claim), "cronsensus.node": self._scheduler.node_name, "cronsensus.lateness": late
+            **_describe_claim(claim), "cronsensus.node": self._scheduler.node_name, "cronsensus.lateness": lateness
         }  # fmt: skip
         enqueued = trace.get_current_span(_format.extract(claim.headers or {})).get_span_context()
-        before = self._known.get(claim.id)
+        previous = self._known.get(claim.id)
         links = [
             trace.Link(enqueuing_span, {"cronsensus.link": word})
-            for enqueuing_span, word in ((enqueued, "enqueued"), (before, "attempt before"))
+            for enqueuing_span, word in ((enqueued, "enqueued"), (previous, "attempt before"))
             if enqueuing_span is not None and enqueuing_span.is_valid
         ]
-        span = self._open_span(claim.job, attributes, at, links)
+        span = self._open_span(claim.job, attributes, started_at, links)
         if span.is_recording():
-            self._keep_span((claim.id, claim.token), span, to_micros(at) * 1000)
+            self._keep_span((claim.id, claim.token), span, to_micros(started_at) * 1000)
         return span
 
     def _open_span(self, job: str, attributes: Mapping[str, Any], at: datetime, links: list[trace.Link]) -> Span:
@@ -187,22 +187,22 @@ class _Spans:
             attributes, links, to_micros(at) * 1000, record_exception=False, set_status_on_exception=False,
         )  # fmt: skip
 
-    def _keep_span(self, key: tuple[int, int], span: Span, begun: int) -> None:
+    def _keep_span(self, key: tuple[int, int], span: Span, began_ns: int) -> None:
         with self._lock:
-            self._open[key] = span, begun
+            self._open[key] = span, began_ns
             self._known[key[0]] = span.get_span_context()
             self._known.move_to_end(key[0])
-            lost = self._open.popitem(last=False)[1][0] if len(self._open) > MOST_OPEN else None
-            if len(self._known) > MOST_KNOWN:
+            evicted = self._open.popitem(last=False)[1][0] if len(self._open) > MOST_OPEN else None
+            if len(self._known) > MOST_REMEMBERED:
                 self._known.popitem(last=False)
-        if lost is not None:
-            lost.end()
+        if evicted is not None:
+            evicted.end()
 
     def _end_span(self, event: RunEnded) -> None:
         """End the span of an attempt; on the thread of subscribers."""
         with self._lock:
-            span, begun = self._open.pop((event.occurrence, event.token), (None, 0))
-            if event.end in FINAL:
+            span, began_ns = self._open.pop((event.occurrence, event.token), (None, 0))
+            if event.end in FINAL_ENDS:
                 self._known.pop(event.occurrence, None)
         if span is None:
             return  # its function was never called
@@ -216,11 +216,11 @@ class _Spans:
                 "exception.stacktrace": error.traceback,
             })  # fmt: skip
             span.set_status(trace.StatusCode.ERROR, f"{error.type}: {error.message}")
-        elif event.end in FAILED:
+        elif event.end in FAILED_ENDS:
             span.set_attribute("error.type", event.end)
             span.set_status(trace.StatusCode.ERROR, event.reason or event.end)
         # Not now, which is later by what the store took to answer.
-        span.end(None if event.seconds is None else begun + round(event.seconds * 1e9))
+        span.end(None if event.seconds is None else began_ns + round(event.seconds * 1e9))
 
 
 def _describe_claim(claim: Claim) -> dict[str, Any]:

@@ -10,8 +10,8 @@
 
 Why the token grows from holder to holder: the next holder's majority shares a server with the majority that kept this
 holder's token. On that server the next holder got the lock after this holder's time was over, so it reads the token. A
-server that was restarted empty has lost both. Then its clock stands in: no token is less than the time in microseconds,
-so the token grows as long as the servers' clocks differ by less than the time between two holders.
+server that was restarted empty has lost both. Then its clock is used instead: no token is less than the time in
+microseconds, so the token grows as long as the servers' clocks differ by less than the time between two holders.
 
 The limits are in ``docs/locks.md``: nothing here is safe against clocks that jump, or a server that loses data.
 """
@@ -30,7 +30,7 @@ from datetime import timedelta
 from typing import Any
 
 from cronsensus.errors import StoreUnavailable
-from cronsensus.integrations.redlock_client import SLOWEST, Masters, RedlockQueues, Round, Script
+from cronsensus.integrations.redlock_client import ANSWER_SECONDS, MajorityCall, Masters, RedlockQueues, Script
 from cronsensus.lock.backend import LockBackend, LockRequest
 from cronsensus.lock.lease import RENEWALS, Lease, LeaseRef
 from cronsensus.lock.local_queue import LocalQueue, QueuedWaiter
@@ -45,18 +45,18 @@ from cronsensus.stores.boot import host_identity
 from cronsensus.stores.wait_queues import WaitQueues
 from cronsensus.timing.clock import Clock, SystemClock
 
-LOOK_AGAIN = 0.25
+POLL_SECONDS = 0.25
 """Seconds after which a waiter tries without a notification: it may be lost, or the holder may be dead."""
-AFTER_A_TIE = (0.003, 0.03)
+TIE_PAUSE = (0.003, 0.03)
 """Bounds of the random seconds before the next try after a tie: several had some masters each, and none a majority.
 The upper bound doubles with each tie, so that the same processes do not collide again."""
 MOST_TIES = 4
 TOKEN_KEPT = timedelta(days=7)
-"""The time for which a server keeps the last token of an unused lock; then its clock stands in."""
+"""The time for which a server keeps the last token of an unused lock; then its clock is used instead."""
 _MILLISECOND = timedelta(milliseconds=1)
 
 # KEYS: the lock, its last token, its channel. A lock's value names its holder.
-_TAKE = Script("""
+_TAKE_SCRIPT = Script("""
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then
   return { 0, holder }
@@ -66,7 +66,7 @@ local time = redis.call('TIME')
 local known = tonumber(redis.call('GET', KEYS[2]) or 0)
 return { 1, string.format('%.0f', math.max(known, time[1] * 1000000 + time[2])) }
 """)
-_NOTE = Script("""
+_NOTE_TOKEN_SCRIPT = Script("""
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end
@@ -76,7 +76,7 @@ end
 return 1
 """)
 # If a server has lost the lock, it is set anew but does not count: others may have had it there meanwhile.
-_EXTEND = Script("""
+_EXTEND_SCRIPT = Script("""
 local holder = redis.call('GET', KEYS[1])
 if holder == ARGV[1] then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
@@ -87,7 +87,7 @@ if not holder then
 end
 return 0
 """)
-_FREE = Script("""
+_FREE_SCRIPT = Script("""
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end
@@ -97,7 +97,7 @@ if ARGV[2] ~= '' then
 end
 return 1
 """)
-_LOOK = Script("return redis.call('GET', KEYS[1])")
+_HOLDER_SCRIPT = Script("return redis.call('GET', KEYS[1])")
 
 
 class RedlockBackend(LockBackend):
@@ -139,40 +139,42 @@ class RedlockBackend(LockBackend):
 
     def _try(self, request: LockRequest) -> tuple[Lease | None, Counter[str]]:
         """Return the lease, or else the other holders, each with the number of its masters."""
-        me = f"{self._process} {secrets.token_hex(10)}"
+        holder = f"{self._process} {secrets.token_hex(10)}"
         asked_at = self.clock.monotonic()
         patience = _patience(request.ttl)
-        keys, mine = self._keys(request.name), me.encode()
+        keys, value = self._keys(request.name), holder.encode()
         # A process that has some masters and waits for slow ones blocks all others, so it hurries.
-        taken = self._masters.ask(
-            _TAKE,
+        call = self._masters.ask(
+            _TAKE_SCRIPT,
             keys,
-            mine,
+            value,
             _millis(request.ttl),
             enough=self._decided(_granted),
             worth_asking_for=patience,
             hurried=True,
         )
-        granted = [int(answer[1]) for answer in taken.said.values() if _granted(answer)]
+        granted = [int(answer[1]) for answer in call.answers.values() if _granted(answer)]
         if len(granted) >= self._masters.quorum:
             token = max(granted) + 1
-            noted = self._masters.ask(
-                _NOTE,
+            note_call = self._masters.ask(
+                _NOTE_TOKEN_SCRIPT,
                 keys,
-                mine,
+                value,
                 b"%d" % token,
                 _millis(TOKEN_KEPT),
                 enough=self._decided(bool),
                 worth_asking_for=patience,
             )
-            if self._count(noted, bool) >= self._masters.quorum:
-                lease = self._held(request, me, token, asked_at)
+            if self._count(note_call, bool) >= self._masters.quorum:
+                lease = self._held(request, holder, token, asked_at)
                 if lease.trusted:
                     return lease, Counter()
                 lease.end()
-        self._masters.ask(_FREE, keys, mine, b"", enough=lambda _: True, worth_asking_for=request.ttl.total_seconds())
-        self._require_majority(taken)
-        return None, Counter(answer[1].decode() for answer in taken.said.values() if not _granted(answer))
+        self._masters.ask(
+            _FREE_SCRIPT, keys, value, b"", enough=lambda _: True, worth_asking_for=request.ttl.total_seconds()
+        )
+        self._require_majority(call)
+        return None, Counter(answer[1].decode() for answer in call.answers.values() if not _granted(answer))
 
     def _held(self, request: LockRequest, me: str, token: int, asked_at: float) -> Lease:
         holder = self.name_holder(f"{socket.gethostname()}:{os.getpid()}")
@@ -198,7 +200,9 @@ class RedlockBackend(LockBackend):
         """Free the locks of processes of this host that are gone; ``True``: there was such a lock."""
         dead = [holder for holder in holders if _is_dead(holder)]
         for holder in dead:
-            self._masters.ask(_FREE, self._keys(name), holder.encode(), b"", enough=self._decided(lambda _: True))
+            self._masters.ask(
+                _FREE_SCRIPT, self._keys(name), holder.encode(), b"", enough=self._decided(lambda _: True)
+            )
         return bool(dead)
 
     # --- holding ------------------------------------------------------------------------------------------------------
@@ -209,15 +213,15 @@ class RedlockBackend(LockBackend):
         Raises:
             StoreUnavailable: too few masters answered to say.
         """
-        freed = self._masters.ask(
-            _FREE,
+        call = self._masters.ask(
+            _FREE_SCRIPT,
             self._keys(lease.name),
             _holder(lease),
             lease.name.encode(),
             enough=self._decided(bool),
             worth_asking_for=lease.ttl.total_seconds(),
         )
-        return self._majority_of(freed)
+        return self._majority_of(call)
 
     def extend_lock(self, lease: Lease, ttl: timedelta, *, by: Store | None = None) -> bool:  # noqa: ARG002 - no such thing
         """Extend a lock, at a majority.
@@ -225,13 +229,13 @@ class RedlockBackend(LockBackend):
         Raises:
             StoreUnavailable: too few masters answered to say.
         """
-        keys, mine = self._keys(lease.name), _holder(lease)
-        extended = self._masters.ask(
-            _EXTEND, keys, mine, _millis(ttl), enough=self._decided(bool), worth_asking_for=SLOWEST
+        keys, value = self._keys(lease.name), _holder(lease)
+        call = self._masters.ask(
+            _EXTEND_SCRIPT, keys, value, _millis(ttl), enough=self._decided(bool), worth_asking_for=ANSWER_SECONDS
         )
-        if self._majority_of(extended):
+        if self._majority_of(call):
             return True
-        self._masters.ask(_FREE, keys, mine, b"", enough=lambda _: True, worth_asking_for=ttl.total_seconds())
+        self._masters.ask(_FREE_SCRIPT, keys, value, b"", enough=lambda _: True, worth_asking_for=ttl.total_seconds())
         return False
 
     def watch_lease(self, lease: LeaseRef) -> None:
@@ -246,29 +250,31 @@ class RedlockBackend(LockBackend):
             renewal.cancel()
 
     def is_held(self, lease: Lease) -> bool:
-        """Whether a majority says that it is ours."""
-        mine = _holder(lease)
-        seen = self._masters.ask(_LOOK, self._keys(lease.name), enough=self._decided(lambda holder: holder == mine))
-        self._require_majority(seen)
-        return self._count(seen, lambda holder: holder == mine) >= self._masters.quorum
+        """Whether this lease holds the lock at a majority."""
+        value = _holder(lease)
+        call = self._masters.ask(
+            _HOLDER_SCRIPT, self._keys(lease.name), enough=self._decided(lambda holder: holder == value)
+        )
+        self._require_majority(call)
+        return self._count(call, lambda holder: holder == value) >= self._masters.quorum
 
     def count_holders(self, name: str) -> int:
         """Return 1 if it is taken at a majority."""
-        seen = self._masters.ask(_LOOK, self._keys(name), enough=lambda so_far: not so_far.pending)
-        self._require_majority(seen)
-        votes = Counter(holder for holder in seen.said.values() if holder)
+        call = self._masters.ask(_HOLDER_SCRIPT, self._keys(name), enough=lambda so_far: not so_far.pending)
+        self._require_majority(call)
+        votes = Counter(holder for holder in call.answers.values() if holder)
         return int(max(votes.values(), default=0) >= self._masters.quorum)
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
     def make_waiter(self, name: str) -> Waiter:
         """Return a waiter."""
-        return RedlockWaiter(self.clock, self._queue, name, at_most=LOOK_AGAIN)
+        return RedlockWaiter(self.clock, self._queue, name, at_most=POLL_SECONDS)
 
     def wait_queues(self) -> WaitQueues:
         """Return the wait queues, on one of the masters; on another one each time."""
-        urls, first = self._masters.urls, next(self._listened)
-        return RedlockQueues([urls[(first + number) % len(urls)] for number in range(len(urls))], self._keys("")[2])
+        urls, offset = self._masters.urls, next(self._listened)
+        return RedlockQueues([urls[(offset + number) % len(urls)] for number in range(len(urls))], self._keys("")[2])
 
     def wake_next(self, name: str) -> None:
         """Do nothing: an unlock notifies all waiters."""
@@ -282,49 +288,51 @@ class RedlockBackend(LockBackend):
             f"{self._space}:free".encode(),
         )
 
-    def _decided(self, is_yes: Callable[[Any], bool]) -> Callable[[Round], bool]:
-        """Return what says whether a majority has said yes; or none can any more, as a majority has made sure."""
+    def _decided(self, is_yes: Callable[[Any], bool]) -> Callable[[MajorityCall], bool]:
+        """Return a condition for the end of a call: a majority answered yes, or no majority can any more."""
 
-        def decided(so_far: Round) -> bool:
-            quorum, said, yes = self._masters.quorum, len(so_far.said), self._count(so_far, is_yes)
+        def decided(so_far: MajorityCall) -> bool:
+            quorum, answered, yes = self._masters.quorum, len(so_far.answers), self._count(so_far, is_yes)
             if yes + so_far.pending >= quorum:
                 return yes >= quorum
-            return said >= quorum or said + so_far.pending < quorum
+            return answered >= quorum or answered + so_far.pending < quorum
 
         return decided
 
     @staticmethod
-    def _count(asked: Round, is_yes: Callable[[Any], bool]) -> int:
-        return sum(is_yes(answer) for answer in asked.said.values())
+    def _count(call: MajorityCall, is_yes: Callable[[Any], bool]) -> int:
+        return sum(is_yes(answer) for answer in call.answers.values())
 
-    def _majority_of(self, asked: Round) -> bool:
-        """Whether a majority said yes.
+    def _majority_of(self, call: MajorityCall) -> bool:
+        """Whether a majority answered yes.
 
         Raises:
             StoreUnavailable: too few answered to say.
         """
-        yes = self._count(asked, bool)
+        yes = self._count(call, bool)
         if yes >= self._masters.quorum:
             return True
-        if len(asked.said) - yes > len(self._masters) - self._masters.quorum:
+        if len(call.answers) - yes > len(self._masters) - self._masters.quorum:
             return False
-        raise self._too_few(asked)
+        raise self._too_few(call)
 
-    def _require_majority(self, asked: Round) -> None:
-        if len(asked.said) < self._masters.quorum:
-            raise self._too_few(asked)
+    def _require_majority(self, call: MajorityCall) -> None:
+        if len(call.answers) < self._masters.quorum:
+            raise self._too_few(call)
 
-    def _too_few(self, asked: Round) -> StoreUnavailable:
-        said, quorum = len(asked.said), self._masters.quorum
-        what = "nothing can be locked until they do" if said < quorum else "they do not agree, so the others decide"
+    def _too_few(self, call: MajorityCall) -> StoreUnavailable:
+        answered, quorum = len(call.answers), self._masters.quorum
+        consequence = (
+            "nothing can be locked until they do" if answered < quorum else "they do not agree, so the others decide"
+        )
         silent = [
-            f"{url.where} ({asked.failed.get(number, 'no answer in time')})"
+            f"{url.where} ({call.failed.get(number, 'no answer in time')})"
             for number, url in enumerate(self._masters.urls)
-            if number not in asked.said
+            if number not in call.answers
         ]
         return StoreUnavailable(
-            f"{said} of {len(self._masters)} masters answered, and a majority is {quorum}; {what}. Without an answer: "
-            f"{'; '.join(silent)}"
+            f"{answered} of {len(self._masters)} masters answered, and a majority is {quorum}; {consequence}. Without "
+            f"an answer: {'; '.join(silent)}"
         )
 
 
@@ -336,7 +344,7 @@ class RedlockWaiter(QueuedWaiter):
     def after(self, *, tie: bool) -> float:
         """Return the seconds until the next try: after a ``tie`` soon, and random, unlike those of other waiters."""
         self._ties = min(self._ties + 1, MOST_TIES) if tie else 0
-        return random.uniform(AFTER_A_TIE[0], AFTER_A_TIE[1] * 2 ** (self._ties - 1)) if tie else LOOK_AGAIN
+        return random.uniform(TIE_PAUSE[0], TIE_PAUSE[1] * 2 ** (self._ties - 1)) if tie else POLL_SECONDS
 
 
 def _granted(answer: Any) -> bool:
@@ -349,7 +357,7 @@ def _millis(time: timedelta) -> bytes:
 
 def _patience(ttl: timedelta) -> float:
     """Return the seconds after which a server's yes comes too late to be of use."""
-    return min(SLOWEST, ttl.total_seconds() / 4)
+    return min(ANSWER_SECONDS, ttl.total_seconds() / 4)
 
 
 def _holder(lease: Lease) -> bytes:

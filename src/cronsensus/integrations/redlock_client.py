@@ -23,9 +23,9 @@ from cronsensus.timing.clock import Clock
 
 _log = Logger("cronsensus.lock")
 
-SLOWEST = 0.5
+ANSWER_SECONDS = 0.5
 """Seconds to wait for a server at most; by then the others have answered long ago."""
-A_MOMENT = 0.02
+STRAGGLER_SECONDS = 0.02
 """Seconds to wait for the slower servers when the faster ones do not agree."""
 
 
@@ -38,52 +38,54 @@ class Script:
 
 
 @dataclass(eq=False)
-class Round:
+class MajorityCall:
     """A call to all servers, and the answers so far: by server, its answer or its error.
 
     Once the wait is over it does not change: later answers are dropped.
     """
 
     masters: int
-    enough: Callable[[Round], bool]
-    said: dict[int, Any] = field(default_factory=dict)
+    enough: Callable[[MajorityCall], bool]
+    answers: dict[int, Any] = field(default_factory=dict)
     failed: dict[int, Exception] = field(default_factory=dict)
     changed: Condition = field(default_factory=Condition)
-    over: bool = False
+    closed: bool = False
 
     def note(self, master: int, answer: Any) -> None:
         """Record an answer."""
         with self.changed:
-            if self.over:
+            if self.closed:
                 return
             if isinstance(answer, Exception):
                 self.failed[master] = answer
             else:
-                self.said[master] = answer
+                self.answers[master] = answer
             self.changed.notify_all()
 
     @property
     def pending(self) -> int:
         """The number of masters that have not answered yet."""
-        return self.masters - len(self.said) - len(self.failed)
+        return self.masters - len(self.answers) - len(self.failed)
 
-    def wait(self, timeout: float, *, most: int | None = None) -> None:
+    def wait(self, timeout: float, *, quorum: int | None = None) -> None:
         """Wait until there are enough answers, or all have answered, or the time is up.
 
-        When ``most`` have answered, and that is not enough, wait only a moment more for the others.
+        When ``quorum`` have answered, and that is not enough, wait only a moment more for the others.
         """
 
         def is_over() -> bool:
             return self.enough(self) or not self.pending
 
         with self.changed:
-            self.changed.wait_for(lambda: is_over() or (most is not None and len(self.said) >= most), max(0.0, timeout))
-            if most is not None and not is_over():
-                self.changed.wait_for(is_over, A_MOMENT)
-            self.over = True
+            self.changed.wait_for(
+                lambda: is_over() or (quorum is not None and len(self.answers) >= quorum), max(0.0, timeout)
+            )
+            if quorum is not None and not is_over():
+                self.changed.wait_for(is_over, STRAGGLER_SECONDS)
+            self.closed = True
 
 
-Question = tuple[Round, Script, Sequence[bytes], Sequence[bytes], float]
+Question = tuple[MajorityCall, Script, Sequence[bytes], Sequence[bytes], float]
 """A round, its script with keys and arguments, and until when it is worth sending (monotonic seconds)."""
 
 
@@ -139,9 +141,9 @@ class Master:
         host, port = self.url.hosts[0]
         options = connection_options(self.url)
         for limit in ("socket_timeout", "socket_connect_timeout"):
-            options[limit] = min(options[limit], SLOWEST)
-        kind = Connection if self.url.tls is None else SSLConnection
-        self._connection = connection = cast("DriverConnection", kind(**options, host=host, port=port))
+            options[limit] = min(options[limit], ANSWER_SECONDS)
+        connection_class = Connection if self.url.tls is None else SSLConnection
+        self._connection = connection = cast("DriverConnection", connection_class(**options, host=host, port=port))
         connection.connect()
         return connection
 
@@ -161,20 +163,20 @@ class Masters:
         Raises:
             InvalidOption: they are fewer than three, or an even number, or not of independent servers.
         """
-        read = [read_url(url) for url in urls]
-        if len(read) < 3 or len(read) % 2 == 0:
+        parsed_urls = [read_url(url) for url in urls]
+        if len(parsed_urls) < 3 or len(parsed_urls) % 2 == 0:
             raise InvalidOption(
-                f"{len(read)} servers: a majority needs an odd number of independent masters, three or more"
+                f"{len(parsed_urls)} servers: a majority needs an odd number of independent masters, three or more"
             )
-        if any(url.kind != "server" for url in read):
+        if any(url.kind != "server" for url in parsed_urls):
             raise InvalidOption(
                 "a majority is one of independent masters; write redis:// URLs, not Sentinels or Clusters"
             )
-        if len({(url.hosts, url.database) for url in read}) < len(read):
+        if len({(url.hosts, url.database) for url in parsed_urls}) < len(parsed_urls):
             raise InvalidOption("a master is named twice; a majority is one of independent masters")
         self._clock = clock
-        self._all = [Master(number, url, clock) for number, url in enumerate(read)]
-        self.quorum = len(read) // 2 + 1
+        self._all = [Master(number, url, clock) for number, url in enumerate(parsed_urls)]
+        self.quorum = len(parsed_urls) // 2 + 1
 
     def __len__(self) -> int:
         return len(self._all)
@@ -189,26 +191,26 @@ class Masters:
         script: Script,
         keys: Sequence[bytes],
         *arguments: bytes,
-        enough: Callable[[Round], bool],
+        enough: Callable[[MajorityCall], bool],
         worth_asking_for: float = float("inf"),
         hurried: bool = False,
-    ) -> Round:
+    ) -> MajorityCall:
         """Run a script on all servers in parallel, and return when there is ``enough``; all run it sooner or later.
 
         Args:
             script: run by each.
             keys: of the script.
             arguments: of the script.
-            enough: says of the answers so far whether more could change anything.
-            worth_asking_for: seconds after which a server that has not come to it need not be asked any more.
+            enough: whether the answers so far suffice, so that more could change nothing.
+            worth_asking_for: seconds after which a server that has not started the script skips it.
             hurried: do not wait for slow ones once a majority has answered without agreeing.
         """
-        asked = Round(len(self._all), enough)
-        until = self._clock.monotonic() + worth_asking_for
+        call = MajorityCall(len(self._all), enough)
+        worth_until = self._clock.monotonic() + worth_asking_for
         for master in self._all:
-            master.ask((asked, script, keys, arguments, until))
-        asked.wait(2 * SLOWEST, most=self.quorum if hurried else None)
-        return asked
+            master.ask((call, script, keys, arguments, worth_until))
+        call.wait(2 * ANSWER_SECONDS, quorum=self.quorum if hurried else None)
+        return call
 
     def close(self) -> None:
         """Close connections."""
@@ -262,11 +264,11 @@ class RedlockQueues(WaitQueues):
         if subscription is None:
             self._closed.wait(max(0.0, timeout))
             return []
-        heard = dict.fromkeys(message.decode() for message in subscription.receive(max(0.0, timeout)))
+        unlocked = dict.fromkeys(message.decode() for message in subscription.receive(max(0.0, timeout)))
         with self._lock:
-            told = [name for name in heard if name in self._joined]
-            self._joined.difference_update(told)
-        return told
+            to_notify = [name for name in unlocked if name in self._joined]
+            self._joined.difference_update(to_notify)
+        return to_notify
 
     def close(self) -> None:
         """Leave all queues."""

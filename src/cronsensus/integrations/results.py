@@ -16,7 +16,7 @@ NOT_KEPT = "succeeded; its result cannot be kept"
 
 
 def result_text(value: Any) -> tuple[bool, str | None]:
-    """Return whether the ledger can keep a result, and its text; that program asks nothing of it."""
+    """Return whether the ledger can keep a result, and its text; the other program does not depend on it."""
     if value is None:
         return True, None
     try:
@@ -26,7 +26,7 @@ def result_text(value: Any) -> tuple[bool, str | None]:
 
 
 def end_of_success(value: Any) -> Final:
-    """Return the end of a function that has returned; where the ledger cannot keep its result, the reason says so."""
+    """Return the end of a function that has returned; the reason shows if the ledger cannot keep its result."""
     kept, text = result_text(value)
     return Final(State.SUCCEEDED, None if kept else NOT_KEPT, result=text)
 

@@ -45,7 +45,7 @@ class StartupCoordinator:
             likewise, in that folder.
         lock_dir: of the lock files. Defaults to ``TASK_LOCK_DIR``, and else to a folder of this user's among the
             system's temporary files.
-        fallback: ``"file"``: go on with files, and say so, when the store cannot be reached. ``None``: raise.
+        fallback: ``"file"``: go on with files, with a warning, when the store cannot be reached. ``None``: raise.
         single_instance: all workers are on this host, so a dead one is seen at once. Defaults to
             ``SINGLE_INSTANCE_MODE``, and else to true. ``False``: several hosts; the lock is the store's, and only its
             TTL covers a crash.
@@ -65,9 +65,9 @@ class StartupCoordinator:
         if fallback not in {"file", None}:
             raise InvalidOption(f"fallback={fallback!r}: choose 'file' or None")
         # Resolved once, here: the program may change its working directory later.
-        given = lock_dir or os.environ.get(LOCK_DIR)
-        self._folder = Path(given or _own_folder()).expanduser().absolute()
-        self._is_own_folder = not given
+        chosen_folder = lock_dir or os.environ.get(LOCK_DIR)
+        self._folder = Path(chosen_folder or _own_folder()).expanduser().absolute()
+        self._is_own_folder = not chosen_folder
         in_folder = f"file://{quote(str(self._folder))}"
         self._url = in_folder if where is None else where if isinstance(where, str) else url_of(where)
         # Then there is a single lock, and no fallback: a second lock in the same folder would lock this worker out.
@@ -104,13 +104,13 @@ class StartupCoordinator:
         # Recorded before the first wait: two tasks of the same worker must not both go on from here.
         self._held[name] = locks
         try:
-            got = await self._acquire(name, ttl, locks)
+            acquired = await self._acquire(name, ttl, locks)
         except BaseException:
             await asyncio.shield(self._release(name))
             raise
-        if not got:
+        if not acquired:
             await self._release(name)
-        return got
+        return acquired
 
     async def release(self, name: str) -> bool:
         """Release the name; ``False``: this worker does not have it, and nothing changes.
@@ -200,14 +200,14 @@ _of_the_parent: list[object] = []
 
 
 def _release_all(locks: list[Lease]) -> None:
-    first: Exception | None = None
+    first_error: Exception | None = None
     for lock in reversed(locks):
         try:
             lock.release()
         except (StoreError, ConfigurationError, LeaseLost) as error:
-            first = first or error
-    if first is not None:
-        raise first
+            first_error = first_error or error
+    if first_error is not None:
+        raise first_error
 
 
 async def _won(lock: Lock) -> Lease | None:
@@ -226,10 +226,13 @@ def _require_ours(folder: Path) -> None:
     Raises:
         PermissionError: it is another user's, or others may write there, or it is a link.
     """
-    seen = folder.lstat()
-    if hasattr(os, "getuid") and (not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid() or seen.st_mode & 0o022):
+    status = folder.lstat()
+    if hasattr(os, "getuid") and (
+        not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022
+    ):
         raise PermissionError(
-            f"{folder} is not a folder of this user's alone (owner {seen.st_uid}, mode {stat.filemode(seen.st_mode)}), "
-            "so others could remove or redirect its lock files; remove it, or name another one with lock_dir= or "
+            f"{folder} is not a folder of this user's alone (owner {status.st_uid}, mode "
+            f"{stat.filemode(status.st_mode)}), so others could remove or redirect its lock files; remove it, or name "
+            "another one with lock_dir= or "
             f"{LOCK_DIR}"
         )

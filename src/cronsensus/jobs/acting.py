@@ -1,7 +1,7 @@
 """Call verbs of a scheduler's store, with or without a node in this process.
 
-Around each verb there are only two things: a job that this process declares, and the store does not know yet, is
-defined first; and nodes are notified, so that they look at once.
+Two things are added to each verb: if a job that this process declares is unknown to the store, it is defined, and the
+verb is called again; afterwards nodes are notified, so that they look at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class Acts:
-    """The parts that each act of a scheduler needs.
+    """What each act of a scheduler uses: the store, the declarations, and the operator's name.
 
     Attributes:
         opened: the store.
@@ -93,9 +93,9 @@ class Acts:
         """Return the name for the trail: ``by``, or else this node's."""
         return by or self._setup.node_name
 
-    def handle_of(self, made: Enqueued, *, committed: bool = True) -> Handle[Any]:
+    def handle_of(self, enqueued: Enqueued, *, committed: bool = True) -> Handle[Any]:
         """Return the handle of an occurrence; ``committed``: it is in the store already."""
-        return Handle.of(made, self.opened, self._types_of, lambda: self.operator_name(None), committed=committed)
+        return Handle.of(enqueued, self.opened, self._types_of, lambda: self.operator_name(None), committed=committed)
 
     def _types_of(self, job: str, run: Occurrence | None = None) -> Types:
         function = self.declared.function_of(job)

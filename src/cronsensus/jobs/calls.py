@@ -86,11 +86,11 @@ def read_options(job: str, options: Mapping[str, Any], zone: str) -> Call[Any]:
         InvalidOption: an unknown or invalid option; the message says what to write.
         InvalidDuration: an invalid duration.
     """
-    known = CallOptions.__annotations__
+    known_options = CallOptions.__annotations__
     if wrong := [
-        describe_unknown_option(name, known, where="a call", instead=_WRITE_INSTEAD)
+        describe_unknown_option(name, known_options, where="a call", instead=_WRITE_INSTEAD)
         for name in options
-        if name not in known
+        if name not in known_options
     ]:
         raise InvalidOption("; ".join(wrong))
     options_given = {name: value for name, value in options.items() if value is not None}
@@ -154,11 +154,11 @@ def with_arguments(
             function.bind((), {})
         return item
     if function is not None:
-        given, named = function.bind(args, kwargs, hint=_hint_of_meant(function, kwargs))
+        positional, named = function.bind(args, kwargs, hint=_hint_of_meant(function, kwargs))
     else:
         listed, named = UNTYPED.write_arguments(args, kwargs, what=f"arguments of {item.job!r}")
-        given = tuple(listed)
-    return dataclasses.replace(item, args=given, kwargs=named)
+        positional = tuple(listed)
+    return dataclasses.replace(item, args=positional, kwargs=named)
 
 
 def refuse_options(job: str, kwargs: Mapping[str, Any], function: Function | None) -> None:

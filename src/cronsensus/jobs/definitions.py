@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, Unpack, overload
 
-from cronsensus.after.declare import DEFAULTS, AfterOptions, Upstreams, read_after
+from cronsensus.after.declare import DEPENDENT_DEFAULTS, AfterOptions, Upstreams, read_after
 from cronsensus.batching.declare import BatchOptions, read_batch
 from cronsensus.config import UNSET, Unset
 from cronsensus.declared.declarations import (
@@ -124,8 +124,8 @@ class Definitions:
         }  # fmt: skip
 
         def decorate(function: Callable[..., Any]) -> Any:
-            plain = function.function if isinstance(function, Job) else function
-            inspected = inspect_function(plain, name=name, executor=executor)
+            plain_function = function.function if isinstance(function, Job) else function
+            inspected = inspect_function(plain_function, name=name, executor=executor)
             refuse_method(inspected)
             batch = read_batch(inspected, of_batch, tuple(args), kwargs or {})
             if batch is not None:
@@ -133,7 +133,7 @@ class Definitions:
             own_trigger, options = trigger, dict(policies)
             upstreams = read_after(inspected.name, of_after, trigger, self._declared, policies)
             if upstreams is not None:
-                own_trigger, options = upstreams.trigger, {**DEFAULTS, **policies}
+                own_trigger, options = upstreams.trigger, {**DEPENDENT_DEFAULTS, **policies}
                 inspected = dataclasses.replace(inspected, registered=inspected.registered.with_part(upstreams.results))
             declaration = dataclasses.replace(
                 declare(inspected, own_trigger, args, kwargs, options),
@@ -146,9 +146,9 @@ class Definitions:
             if self._started():
                 return self._declare_late(declaration)
             self._declared.add_job(declaration)
-            made = self._make_job(inspected.name, plain, lambda: self._declared.specs_by_name[inspected.name])
-            self._jobs[inspected.name] = made
-            return made
+            job = self._make_job(inspected.name, plain_function, lambda: self._declared.specs_by_name[inspected.name])
+            self._jobs[inspected.name] = job
+            return job
 
         return decorate
 
@@ -254,7 +254,7 @@ class Definitions:
             trigger: as for ``job``.
             name: unique in the namespace.
             args: JSON values that each run passes by position, unless it was enqueued with others.
-            kwargs: likewise, by name.
+            kwargs: the same, by name.
             replace: change a job of that name that was added before with another definition.
             by: the operator, for the trail; defaults to this node's name.
             policies: as for ``job``.
@@ -331,16 +331,16 @@ class Definitions:
             StoreError: the store could not do it.
         """
         _require_job_options(policies)
-        old = self._runtime_spec(name, "change it there and deploy, or pause it")
-        new = old.trigger if isinstance(trigger, Unset) else require_trigger(trigger)
+        old_spec = self._runtime_spec(name, "change it there and deploy, or pause it")
+        new_trigger = old_spec.trigger if isinstance(trigger, Unset) else require_trigger(trigger)
         changed = dataclasses.replace(
-            old,
-            trigger=None if new is None else new.in_zone(self._declared.zone),
-            args=old.args if isinstance(args, Unset) else tuple(args),
-            kwargs=old.kwargs if isinstance(kwargs, Unset) else dict(kwargs),
-            policies=Policies.read(dict(policies), old.policies),
+            old_spec,
+            trigger=None if new_trigger is None else new_trigger.in_zone(self._declared.zone),
+            args=old_spec.args if isinstance(args, Unset) else tuple(args),
+            kwargs=old_spec.kwargs if isinstance(kwargs, Unset) else dict(kwargs),
+            policies=Policies.read(dict(policies), old_spec.policies),
         )
-        registered = self._declared.find_function(old.function)
+        registered = self._declared.find_function(old_spec.function)
         if registered is not None:
             positional, named = check_arguments(registered, changed.trigger, changed.args, changed.kwargs)
             changed = dataclasses.replace(changed, args=positional, kwargs=named)
@@ -425,11 +425,11 @@ class Definitions:
 
     def _added_job(self, spec: JobSpec, function: Function) -> Job[..., Any]:
         self._declared.added[spec.name] = spec
-        made = self._make_job(
+        job = self._make_job(
             spec.name, function.registered.function, lambda: self._declared.spec_here(spec.name) or spec
         )
-        self._jobs[spec.name] = made
-        return made
+        self._jobs[spec.name] = job
+        return job
 
     def _make_job(self, name: str, function: Callable[..., Any], spec: Callable[[], JobSpec]) -> Job[..., Any]:
         return Job(name, function, self._operations, spec)

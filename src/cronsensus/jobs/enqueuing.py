@@ -118,14 +118,14 @@ class Enqueuing:
             PayloadMismatch: other arguments stand under the key of a call; all the other calls were enqueued.
             StoreError: the store could not do it.
         """
-        wanted = self._acts.add_headers([require_call(call) for call in calls])
-        if any(one.item.key is None for one in wanted):
+        checked = self._acts.add_headers([require_call(call) for call in calls])
+        if any(call.item.key is None for call in checked):
             refuse_while_loading("enqueues")
-        made: list[Enqueued] = []
-        for index in range(0, len(wanted), MOST_AT_ONCE):
-            made += self._enqueue_calls(wanted[index : index + MOST_AT_ONCE])
-        self._raise_mismatch(wanted, made)
-        return [self._acts.handle_of(one) for one in made]
+        enqueued: list[Enqueued] = []
+        for index in range(0, len(checked), MOST_AT_ONCE):
+            enqueued += self._enqueue_calls(checked[index : index + MOST_AT_ONCE])
+        self._raise_mismatch(checked, enqueued)
+        return [self._acts.handle_of(run) for run in enqueued]
 
     @twin(enqueue_many)
     def aenqueue_many(self) -> None:
@@ -159,19 +159,23 @@ class Enqueuing:
         function, spec = self._acts.declared.function_of(name), self._acts.declared.spec_here(name)
         batch = batch_by_hand(function, {} if spec is None else spec.kwargs, item_key)
         headers = self._acts.headers()
-        first = Item(job=name, key=key, args=(), kwargs={}, origin=Origin.BATCH, delay=_LISTED_WITHIN, headers=headers)
-        [made] = self._acts.act_and_notify({name}, lambda store: store.enqueue([first]), notify=False)
+        batch_item = Item(
+            job=name, key=key, args=(), kwargs={}, origin=Origin.BATCH, delay=_LISTED_WITHIN, headers=headers
+        )
+        [enqueued] = self._acts.act_and_notify({name}, lambda store: store.enqueue([batch_item]), notify=False)
         store = self._acts.opened.ready()
-        if made.created or not (made.state.final or store.children([made.id])[made.id].listed is not None):
+        if enqueued.created or not (
+            enqueued.state.final or store.children([enqueued.id])[enqueued.id].listed is not None
+        ):
             try:
-                pages = Pages(name, made.id, batch, store, headers=headers)
+                pages = Pages(name, enqueued.id, batch, store, headers=headers)
                 listed = write_pages(pages, as_items(items, "enqueue_batch"))
             except ConfigurationError:
                 with suppress(InvalidTransition, LookupError):
-                    store.cancel(made.id, by=self._acts.operator_name(None), why="its list cannot be used")
+                    store.cancel(enqueued.id, by=self._acts.operator_name(None), why="its list cannot be used")
                 raise
-            store.wake([made.id], listed=listed)
-        return self._acts.handle_of(made)
+            store.wake([enqueued.id], listed=listed)
+        return self._acts.handle_of(enqueued)
 
     @twin(enqueue_batch)
     def aenqueue_batch(self) -> None:
@@ -220,13 +224,13 @@ class Enqueuing:
         Raises:
             As ``enqueue_in``.
         """
-        wanted = self._acts.add_headers(_calls_in(calls))
-        made = self._acts.act_and_notify(
-            {one.item.job for one in wanted},
-            lambda store: store.enqueue_in(connection, [one.item for one in wanted]),
+        checked = self._acts.add_headers(_calls_in(calls))
+        enqueued = self._acts.act_and_notify(
+            {call.item.job for call in checked},
+            lambda store: store.enqueue_in(connection, [call.item for call in checked]),
             notify=False,
         )
-        return self._handles_in(wanted, made)
+        return self._handles_in(checked, enqueued)
 
     async def aenqueue_many_in(self, connection: Any, calls: Iterable[Call[T]]) -> list[Handle[T]]:
         """Do what ``enqueue_many_in`` does on a connection that is awaited.
@@ -236,19 +240,19 @@ class Enqueuing:
         """
         import asyncio
 
-        wanted = self._acts.add_headers(_calls_in(calls))
-        items = [one.item for one in wanted]
+        checked = self._acts.add_headers(_calls_in(calls))
+        items = [call.item for call in checked]
         store = await asyncio.to_thread(self._acts.opened.ready)
         try:
-            made = await store.aenqueue_in(connection, items)
+            enqueued = await store.aenqueue_in(connection, items)
         except UnknownJob as unknown:
             await asyncio.to_thread(self._acts.define_unknown, {item.job for item in items}, unknown)
-            made = await store.aenqueue_in(connection, items)
-        return self._handles_in(wanted, made)
+            enqueued = await store.aenqueue_in(connection, items)
+        return self._handles_in(checked, enqueued)
 
-    def _handles_in(self, calls: Sequence[Call[Any]], made: Sequence[Enqueued]) -> list[Handle[Any]]:
-        self._raise_mismatch(calls, made)
-        return [self._acts.handle_of(one, committed=not one.created) for one in made]
+    def _handles_in(self, calls: Sequence[Call[Any]], enqueued: Sequence[Enqueued]) -> list[Handle[Any]]:
+        self._raise_mismatch(calls, enqueued)
+        return [self._acts.handle_of(run, committed=not run.created) for run in enqueued]
 
     def _enqueue_calls(self, calls: Sequence[Call]) -> list[Enqueued]:
         by = self._acts.operator_name(None)
@@ -256,11 +260,11 @@ class Enqueuing:
             {call.item.job for call in calls}, lambda store: enqueue_calls(store, calls, by=by), notify=False
         )
 
-    def _raise_mismatch(self, calls: Sequence[Call[Any]], made: Sequence[Enqueued]) -> None:
+    def _raise_mismatch(self, calls: Sequence[Call[Any]], enqueued: Sequence[Enqueued]) -> None:
         declared = self._acts.declared
-        wrong = first_mismatch(calls, made, lambda job: (declared.function_of(job), declared.spec(job)))
-        if wrong is not None:
-            raise wrong
+        mismatch = first_mismatch(calls, enqueued, lambda job: (declared.function_of(job), declared.spec(job)))
+        if mismatch is not None:
+            raise mismatch
 
     def with_arguments(self, options: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """Return the call of a job with these options and arguments; both are checked."""
@@ -286,14 +290,14 @@ class Enqueuing:
             InvalidOption: the key is no text.
             StoreError: the store could not be read.
         """
-        wanted: Any = key
-        if not isinstance(wanted, str):  # None would find the newest run of all
+        text_key: Any = key
+        if not isinstance(text_key, str):  # None would find the newest run of all
             raise InvalidOption(f"key={key!r} is no text; give the key as options(key=…) had it")
         name, store = name_of(job), self._acts.opened.ready()
-        found = store.occurrences(OccurrenceFilter(job=name, key=key), limit=1)
-        if found:
-            one = found[0]
-            return self._acts.handle_of(Enqueued(id=one.id, job=name, key=one.key, created=False, state=one.state))
+        newest = store.occurrences(OccurrenceFilter(job=name, key=key), limit=1)
+        if newest:
+            run = newest[0]
+            return self._acts.handle_of(Enqueued(id=run.id, job=name, key=run.key, created=False, state=run.state))
         if self._acts.declared.spec(name) is None and store.job(name) is None:
             raise UnknownJob(unknown_job(name))
         return None
@@ -361,17 +365,17 @@ def _calls_in(calls: Iterable[Call[T]]) -> list[Call[T]]:
     Raises:
         InvalidOption: there are too many, or one wants what cannot be part of that.
     """
-    wanted = [require_call(call) for call in calls]
-    if len(wanted) > MOST_AT_ONCE:
+    checked = [require_call(call) for call in calls]
+    if len(checked) > MOST_AT_ONCE:
         raise InvalidOption(
-            f"enqueue_many_in takes at most {MOST_AT_ONCE:,} calls, as one step, and these are {len(wanted):,}; "
+            f"enqueue_many_in takes at most {MOST_AT_ONCE:,} calls, as one step, and these are {len(checked):,}; "
             "enqueue one run that lists them (docs/batches.md), or call it several times"
         )
-    if any(one.on_failed == "free" for one in wanted):
+    if any(call.on_failed == "free" for call in checked):
         raise InvalidOption(
             "on_failed='free' deletes a run, which cannot be part of your transaction; free the key before "
             "(cronsensus runs forget), or use another key"
         )
-    if any(one.item.key is None for one in wanted):
+    if any(call.item.key is None for call in checked):
         refuse_while_loading("enqueues")
-    return wanted
+    return checked

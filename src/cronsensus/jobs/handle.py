@@ -148,8 +148,8 @@ class Handle(Generic[R_co]):
         if occurrence is not None and (occurrence.job, occurrence.key) == (self.job, self.key):
             return occurrence
         # If it was enqueued again under its key since the store lost it, it has another number.
-        if again := store.occurrences(OccurrenceFilter(job=self.job, key=self.key), limit=1):
-            return again[0]
+        if newest_of_key := store.occurrences(OccurrenceFilter(job=self.job, key=self.key), limit=1):
+            return newest_of_key[0]
         if not self._committed:
             raise NotCommittedYet(
                 f"run {self.id} of {self.job!r} is not in the store: the transaction that enqueued it has not "
@@ -180,13 +180,13 @@ class Handle(Generic[R_co]):
         """
         return self._wait_for_end(timeout, "handle.wait()", "await handle.await_()")
 
-    def _wait_for_end(self, timeout: Duration | None, what: str, instead: str) -> Occurrence:
+    def _wait_for_end(self, timeout: Duration | None, call: str, instead: str) -> Occurrence:
         waits = self._opened.waits
         for seconds in self._pauses_between_looks(timeout):
             occurrence = self.look()
             if occurrence.state.final:
                 return occurrence
-            refuse_to_block(what, instead)
+            refuse_to_block(call, instead)
             waits.wait(seconds)
         raise self._timeout_error(timeout)
 
@@ -300,9 +300,9 @@ class Handle(Generic[R_co]):
         """
         refuse_while_loading("retries")
         store = self._opened.store
-        made = retry_occurrence(store, self.id, by=by or self._operator(), why=reason, again=again)
+        enqueued = retry_occurrence(store, self.id, by=by or self._operator(), why=reason, again=again)
         store.notify()
-        return Handle.of(made, self._opened, self._types, self._operator)
+        return Handle.of(enqueued, self._opened, self._types, self._operator)
 
     @twin(retry)
     def aretry(self) -> None:
@@ -324,9 +324,9 @@ class Handle(Generic[R_co]):
     def _value_of(self, occurrence: Occurrence) -> Any:
         if occurrence.state is not State.SUCCEEDED:
             error = occurrence.error
-            why = f"{error.type}: {error.message}" if error is not None else occurrence.reason or "no reason given"
+            failure = f"{error.type}: {error.message}" if error is not None else occurrence.reason or "no reason given"
             raise RunFailed(
-                f"occurrence {occurrence.id} of {self.job!r} is {occurrence.state}: {why}; "
+                f"occurrence {occurrence.id} of {self.job!r} is {occurrence.state}: {failure}; "
                 f"more with `cronsensus runs show {occurrence.id}`",
                 occurrence=occurrence,
             )
@@ -335,10 +335,10 @@ class Handle(Generic[R_co]):
     def _pauses_between_looks(self, timeout: Duration | None) -> Iterator[float]:
         """Yield how long to wait after each read; the last read is when the time is up."""
         monotonic = self._opened.waits.monotonic
-        until = None if timeout is None else monotonic() + parse_duration(timeout, what="timeout").total_seconds()
+        deadline = None if timeout is None else monotonic() + parse_duration(timeout, what="timeout").total_seconds()
         pause = _FIRST_LOOK
         while True:
-            remaining = pause if until is None else until - monotonic()
+            remaining = pause if deadline is None else deadline - monotonic()
             if remaining <= 0:
                 yield 0.0
                 return
@@ -346,18 +346,18 @@ class Handle(Generic[R_co]):
             pause = min(pause * _GROWTH, _LONGEST_PAUSE)
 
     def _timeout_error(self, timeout: Duration | None) -> TimeoutError:
-        seen = self.look()
+        occurrence = self.look()
         sessions = self._opened.store.sessions()
         no_node = not any(session.ended_at is None and session.expires_in > timedelta(0) for session in sessions)
         hint = ", and no node is alive: scheduler.start(), or cronsensus run MODULE:ATTR" if no_node else ""
         return TimeoutError(
-            f"occurrence {seen.id} of {self.job!r} is not final after {timeout}: it is {seen.state}{hint}"
+            f"occurrence {occurrence.id} of {self.job!r} is not final after {timeout}: it is {occurrence.state}{hint}"
         )
 
 
-def _list_retries(store: Store, first: Occurrence) -> list[Occurrence]:
+def _list_retries(store: Store, occurrence: Occurrence) -> list[Occurrence]:
     """Return an occurrence and, if it ended without success, its chain of retries."""
-    return [first] if first.state is State.SUCCEEDED else retry_chain(store, first)
+    return [occurrence] if occurrence.state is State.SUCCEEDED else retry_chain(store, occurrence)
 
 
 def retry_occurrence(store: Store, occurrence: int, *, by: str, why: str, again: bool) -> Enqueued:
@@ -367,9 +367,9 @@ def retry_occurrence(store: Store, occurrence: int, *, by: str, why: str, again:
         InvalidTransition: it is not final yet, or an item of a batch; or it succeeded, and ``again`` is not given.
         LookupError: there is none.
     """
-    known = store.occurrence(occurrence)
-    refuse_item(known)
-    if again and known is not None and (newest := retry_chain(store, known)[-1]).state.final:
+    original = store.occurrence(occurrence)
+    refuse_item(original)
+    if again and original is not None and (newest := retry_chain(store, original)[-1]).state.final:
         # If somebody else retries that at the same time, the store returns their retry.
         occurrence = newest.id
     return store.retry(occurrence, by=by, why=why, again=again)

@@ -230,7 +230,7 @@ class Job(Generic[P, R_co]):
     if not TYPE_CHECKING:  # or each misspelt attribute would pass a type checker
 
         def __getattr__(self, attribute: str) -> Any:
-            """Raise; the message says what to write instead of another library's method.
+            """Raise an error with what to write instead of another library's method.
 
             Raises:
                 AttributeError: always.

@@ -20,7 +20,7 @@ from cronsensus.stores.retries import retry_chain
 from cronsensus.stores.unreadable import READING_RAISES
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-Known = Callable[[str], tuple[Function | None, JobSpec | None]]
+Lookup = Callable[[str], tuple[Function | None, JobSpec | None]]
 """Returns what this process knows of a job: its function and its definition."""
 
 
@@ -30,76 +30,80 @@ def enqueue_calls(store: Store, calls: Sequence[Call[Any]], *, by: str) -> list[
     In between, the key is free. The first caller creates the new run, and others find it. If this process dies there,
     nothing was acknowledged, and the caller's next try creates it.
     """
-    made = store.enqueue([call.item for call in calls])
-    freed = [
-        place
-        for place, (call, enqueued) in enumerate(zip(calls, made, strict=True))
+    answers = store.enqueue([call.item for call in calls])
+    freed_indexes = [
+        index
+        for index, (call, enqueued) in enumerate(zip(calls, answers, strict=True))
         if call.on_failed == "free"
         and call.item.key is not None
         and not enqueued.created
         and _has_failed_for_good(store, enqueued)
     ]
-    if freed:
-        for place in freed:
-            enqueued = made[place]
-            why = f"enqueued again: run {enqueued.id} is {enqueued.state}"
-            store.forget(enqueued.job, enqueued.key, by=by, why=why, only=enqueued.id)
-        enqueued_again = store.enqueue([calls[place].item for place in freed])
-        for place, enqueued in zip(freed, enqueued_again, strict=True):
-            made[place] = enqueued
-    return made
+    if freed_indexes:
+        for index in freed_indexes:
+            enqueued = answers[index]
+            reason = f"enqueued again: run {enqueued.id} is {enqueued.state}"
+            store.forget(enqueued.job, enqueued.key, by=by, why=reason, only=enqueued.id)
+        second_answers = store.enqueue([calls[index].item for index in freed_indexes])
+        for index, enqueued in zip(freed_indexes, second_answers, strict=True):
+            answers[index] = enqueued
+    return answers
 
 
-def _has_failed_for_good(store: Store, made: Enqueued) -> bool:
+def _has_failed_for_good(store: Store, enqueued: Enqueued) -> bool:
     """Whether a run ended without success, and no retry of it does the work or has done it."""
-    if not made.state.final or made.state is State.SUCCEEDED:
+    if not enqueued.state.final or enqueued.state is State.SUCCEEDED:
         return False
-    known = store.occurrence(made.id)
-    return known is None or all(
-        run.state.final and run.state is not State.SUCCEEDED for run in retry_chain(store, known)
+    occurrence = store.occurrence(enqueued.id)
+    return occurrence is None or all(
+        run.state.final and run.state is not State.SUCCEEDED for run in retry_chain(store, occurrence)
     )
 
 
 def payload_mismatch(
-    call: Call[Any], made: Enqueued, function: Function | None, spec: JobSpec | None
+    call: Call[Any], enqueued: Enqueued, function: Function | None, spec: JobSpec | None
 ) -> PayloadMismatch | None:
     """Return the error if another payload was enqueued under the key of a call. It has names, never values.
 
     Arguments are compared in the form of the store, omitted arguments by their defaults. Arguments that cannot be read,
     or that this process cannot know, are not compared.
     """
-    if made.created or made.payload is None or call.on_mismatch == "return":
+    if enqueued.created or enqueued.payload is None or call.on_mismatch == "return":
         return None
-    given = _arguments_of(call, spec)
-    if given is None:
+    arguments = _arguments_of(call, spec)
+    if arguments is None:
         return None
     try:
-        recorded = read_payload(made.payload)
+        recorded = read_payload(enqueued.payload)
     except READING_RAISES:
         return None
-    mine, theirs = _by_name(given, function), _by_name(recorded, function)
+    call_args, recorded_args = _by_name(arguments, function), _by_name(recorded, function)
     differs = tuple(
-        sorted(name for name in mine.keys() | theirs.keys() if _text_of(mine, name) != _text_of(theirs, name))
+        sorted(
+            name
+            for name in call_args.keys() | recorded_args.keys()
+            if _text_of(call_args, name) != _text_of(recorded_args, name)
+        )
     )
     if not differs:
         return None
     verb = "differs" if len(differs) == 1 else "differ"
     return PayloadMismatch(
-        f"{made.job!r} was enqueued under the key {made.key!r} with another payload, as run {made.id}, which was "
-        f"{made.state}: {', '.join(differs)} {verb}. If this is another piece of work, it needs another key; if it is "
-        "the same, write .options(key=…, on_mismatch='return')",
-        occurrence=made.id,
+        f"{enqueued.job!r} was enqueued under the key {enqueued.key!r} with another payload, as run {enqueued.id}, "
+        f"which was {enqueued.state}: {', '.join(differs)} {verb}. If this is another piece of work, it needs another "
+        "key; if it is the same, write .options(key=…, on_mismatch='return')",
+        occurrence=enqueued.id,
         differs=differs,
-        given=tuple(sorted(mine)),
-        recorded=tuple(sorted(theirs)),
+        given=tuple(sorted(call_args)),
+        recorded=tuple(sorted(recorded_args)),
     )
 
 
-def first_mismatch(calls: Sequence[Call[Any]], made: Sequence[Enqueued], known: Known) -> PayloadMismatch | None:
+def first_mismatch(calls: Sequence[Call[Any]], answers: Sequence[Enqueued], lookup: Lookup) -> PayloadMismatch | None:
     """Return the first error of several calls."""
     errors = (
-        payload_mismatch(call, enqueued, *known(enqueued.job))
-        for call, enqueued in zip(calls, made, strict=True)
+        payload_mismatch(call, enqueued, *lookup(enqueued.job))
+        for call, enqueued in zip(calls, answers, strict=True)
         if not enqueued.created
     )
     return next((error for error in errors if error is not None), None)
@@ -127,28 +131,28 @@ def _by_name(arguments: Arguments, function: Function | None) -> dict[str, Any]:
             bound = signature.bind(*args, **kwargs)
         except TypeError:  # of a release with other parameters
             return _by_place(arguments)
-        named = dict(bound.arguments)
+        by_name = dict(bound.arguments)
         for name, parameter in signature.parameters.items():
-            if name not in named and parameter.default is not parameter.empty:
+            if name not in by_name and parameter.default is not parameter.empty:
                 try:
-                    _, written = function.registered.types.write_arguments((), {name: parameter.default})
+                    _, default_as_stored = function.registered.types.write_arguments((), {name: parameter.default})
                 except InvalidPayload:  # a default that no caller could pass
                     continue
-                named.update(written)
-        return _comparable_arguments(named)
+                by_name.update(default_as_stored)
+        return _comparable_arguments(by_name)
     return _by_place(arguments)
 
 
 def _by_place(arguments: Arguments) -> dict[str, Any]:
     args, kwargs = arguments
-    return _comparable_arguments({f"argument {place}": value for place, value in enumerate(args, 1)} | kwargs)
+    return _comparable_arguments({f"argument {position}": value for position, value in enumerate(args, 1)} | kwargs)
 
 
-def _comparable_arguments(named: dict[str, Any]) -> dict[str, Any]:
+def _comparable_arguments(by_name: dict[str, Any]) -> dict[str, Any]:
     """Return what ``once`` compares: without the parts that a broker changes when it delivers a message again."""
-    found: dict[str, Any] = plain_json(named, leave_out=True)
-    return found
+    comparable: dict[str, Any] = plain_json(by_name, leave_out=True)
+    return comparable
 
 
-def _text_of(named: dict[str, Any], name: str) -> str | None:
-    return json.dumps(named[name], sort_keys=True) if name in named else None
+def _text_of(by_name: dict[str, Any], name: str) -> str | None:
+    return json.dumps(by_name[name], sort_keys=True) if name in by_name else None

@@ -137,13 +137,15 @@ class Operations(Enqueuing):
         if function is not None and spec is not None and function.registered.part_of(Batch) is None:
             function.bind(spec.args, spec.kwargs, hint="; the job has none of its own: enqueue it with them")
         # With all downstream jobs, in case this process is the first to declare them.
-        mine = {name, *list_names_after(rules_of(self._acts.declared.specs()), name)} if downstream else {name}
+        jobs_to_declare = (
+            {name, *list_names_after(rules_of(self._acts.declared.specs()), name)} if downstream else {name}
+        )
 
         def carry_out(store: Store) -> Enqueued:
             dependents = plan_trigger(rules_of(every_edge(store)), name).jobs if downstream else ()
             return store.trigger(name, by=operator, why=reason, key=key, downstream=dependents)
 
-        return self._acts.handle_of(self._acts.act_and_notify(mine, carry_out))
+        return self._acts.handle_of(self._acts.act_and_notify(jobs_to_declare, carry_out))
 
     @twin(trigger)
     def atrigger(self) -> None:
@@ -276,20 +278,20 @@ class Operations(Enqueuing):
             LookupError: there is none.
             StoreError: the store could not do it.
         """
-        number, operator = _id_of(occurrence), self._acts.operator_name(by)
+        run_id, operator = _id_of(occurrence), self._acts.operator_name(by)
         refuse_while_loading("retries")
 
         def carry_out(store: Store) -> Enqueued:
-            original = store.occurrence(number) if downstream else None
+            original = store.occurrence(run_id) if downstream else None
             if original is not None and again:
                 original = retry_chain(store, original)[-1]
             runs = () if original is None else plan_retry(store, rules_of(every_edge(store)), original).runs
-            made = retry_occurrence(store, number, by=operator, why=reason, again=again)
-            for other in runs:
-                if original is not None and other.id != original.id:
+            enqueued = retry_occurrence(store, run_id, by=operator, why=reason, again=again)
+            for downstream_run in runs:
+                if original is not None and downstream_run.id != original.id:
                     with suppress(LookupError):  # pruned meanwhile
-                        store.retry(other.id, by=operator, why=reason, again=True)
-            return made
+                        store.retry(downstream_run.id, by=operator, why=reason, again=True)
+            return enqueued
 
         return self._acts.handle_of(self._acts.act_and_notify((), carry_out))
 

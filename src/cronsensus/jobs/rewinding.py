@@ -21,8 +21,8 @@ from cronsensus.stores.base import Store
 from cronsensus.stores.pages import every_occurrence, every_range
 from cronsensus.timing.instants import format_instant
 
-TRIES = 10
-_WINDOW = 200
+MOST_TRIES = 10
+_TIMES_CHECKED = 200
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -34,7 +34,7 @@ def rewind_job(store: Store, name: str, *, by: str, why: str) -> Rewind:
         InvalidTransition: nothing is to be taken back, or the job is paused.
         StoreBusy: the job was changed again and again meanwhile.
     """
-    for _ in range(TRIES):
+    for _ in range(MOST_TRIES):
         view, now = store.job(name), store.now()
         if view is None:
             raise UnknownJob(f"no job is called {name!r} in the store; see: cronsensus jobs list")
@@ -53,7 +53,7 @@ def rewind_job(store: Store, name: str, *, by: str, why: str) -> Rewind:
         if store.rewind(step, by=by, why=why):
             store.notify()
             return step
-    raise StoreBusy(f"{name} was changed {TRIES} times while it was to be taken back; try again")
+    raise StoreBusy(f"{name} was changed {MOST_TRIES} times while it was to be taken back; try again")
 
 
 def plan_rewind(
@@ -132,7 +132,7 @@ def _skip_runs(store: Store, view: JobView, start: datetime) -> datetime:
     while trigger is not None and position < view.watermark:
         times: list[datetime] = []
         after: datetime | None = position
-        while len(times) < _WINDOW and after is not None and (after := trigger.next_after(after)) is not None:
+        while len(times) < _TIMES_CHECKED and after is not None and (after := trigger.next_after(after)) is not None:
             if after > view.watermark:
                 break
             times.append(after)

@@ -74,8 +74,8 @@ class Runs:
         name = None if job is None else name_of(job)
         store = self._acts.opened.ready()
         begin = None if since is None else _start_instant(since, store, self._acts.declared.zone)
-        where = OccurrenceFilter(job=name, states=states)
-        newest = every_occurrence(store, where, after=after, newest_first=True, page=limit)
+        wanted = OccurrenceFilter(job=name, states=states)
+        newest = every_occurrence(store, wanted, after=after, newest_first=True, page=limit)
         page = list(islice(takewhile(lambda run: begin is None or run.created_at >= begin, newest), limit))
         if not page and name is not None and self._acts.declared.spec(name) is None and store.job(name) is None:
             raise UnknownJob(unknown_job(name))
@@ -97,12 +97,12 @@ def next_time(store: Store, spec: JobSpec) -> datetime | None:
     return view.spec.trigger.next_after(view.watermark) or view.next_due
 
 
-def _read_states(given: State | str | Iterable[State | str]) -> tuple[State, ...]:
-    names = (given,) if isinstance(given, str) else given
+def _read_states(state: State | str | Iterable[State | str]) -> tuple[State, ...]:
+    names = (state,) if isinstance(state, str) else state
     try:
         return tuple(State(name) for name in names)
     except (TypeError, ValueError):
-        raise InvalidOption(f"state={given!r}: choose of {', '.join(repr(str(state)) for state in State)}") from None
+        raise InvalidOption(f"state={state!r}: choose of {', '.join(repr(str(state)) for state in State)}") from None
 
 
 def _start_instant(since: Duration | datetime, store: Store, zone: str) -> datetime:

@@ -222,7 +222,7 @@ class Lifecycle:
         return await asyncio.shield(start_on_a_thread(self.stop, drain_timeout))
 
     def run(self, drain_timeout: Duration | None = None, *, wait: Duration = 0) -> bool:
-        """Take part until told to stop: the whole of a worker's main program.
+        """Run a node until a signal stops it: the whole main program of a worker.
 
         SIGTERM or SIGINT drains (so does ``cronsensus nodes drain``): nothing new is taken, running jobs may go on for
         ``drain_timeout``. A second signal leaves at once, giving back what runs. A third ends the process where it
@@ -251,8 +251,8 @@ class Lifecycle:
                 level=self._setup.settings.log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
             )
             jobs = len(self._declared.specs_by_name)
-            where = self._setup.settings.shown("url")
-            _log.info("node %s, store %s, %d job%s", self._setup.node_name, where, jobs, "" if jobs == 1 else "s")
+            store_url = self._setup.settings.shown("url")
+            _log.info("node %s, store %s, %d job%s", self._setup.node_name, store_url, jobs, "" if jobs == 1 else "s")
         try:
             return self.part.run(self._drain_seconds(drain_timeout), self._check_start(wait))
         except StoreUnavailable as error:
@@ -378,9 +378,13 @@ class Lifecycle:
         if defined.created:
             _log.info("new in the store: %s", _some_names(defined.created))
         if defined.changed:
-            old = sum(session.release != self._setup.release and session.is_node for session in store.sessions())
-            rest = "" if not old else f"; their code stays the old one on {old} node{'' if old == 1 else 's'}"
-            _log.info("changed for all nodes: %s%s", _some_names(defined.changed), rest)
+            old_nodes = sum(session.release != self._setup.release and session.is_node for session in store.sessions())
+            note = (
+                ""
+                if not old_nodes
+                else f"; their code stays the old one on {old_nodes} node{'' if old_nodes == 1 else 's'}"
+            )
+            _log.info("changed for all nodes: %s%s", _some_names(defined.changed), note)
         if defined.moved:
             _log.info("due at another time by the zone rules of this machine: %s", _some_names(defined.moved))
         log_retired(store, defined, retire_after)

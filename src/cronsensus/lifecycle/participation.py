@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_AT_EXIT = 20.0
+_EXIT_WAITS = 20.0
 """Seconds that the interpreter's exit waits for a stop that is under way."""
 _MOST_INTERRUPTIONS = 3
-_SOON = 5.0
+_TOO_SOON = 5.0
 """Seconds within which a program that ends, and has run nothing, has probably not waited for its jobs."""
 _clock = SystemClock()
 _log = Logger("cronsensus.scheduler")
@@ -212,17 +212,17 @@ class Participation:
             # A signal handler, or a start-up task, in the middle of the start, which goes on when this returns.
             start.give_up()
             return True
-        here = _Here()
+        caller = _Here()
         if threading.current_thread() is not threading.main_thread():
-            return self._stop_node(drain, here)
+            return self._stop_node(drain, caller)
         process = os.getpid()
-        stop = Whole(lambda: self._stop_node(drain, here), "cronsensus-stop")
+        stop = Whole(lambda: self._stop_node(drain, caller), "cronsensus-stop")
         self._undisturbed[stop] = None
         raised: BaseException | None = None
         for _ in range(_MOST_INTERRUPTIONS):
             try:
                 if raised is not None:
-                    here.end_drain()
+                    caller.end_drain()
                 stop.start_act()
                 stop.wait()
                 break
@@ -336,13 +336,13 @@ class Participation:
             node.stop(timedelta(0))
         elif (stopping := self._stopping) is not None:
             stopping.node.end_drain()
-            stopping.done.wait(_AT_EXIT)
+            stopping.done.wait(_EXIT_WAITS)
 
     def _ended_too_soon(self, node: Node) -> bool:
         # A program that ends by an exception has printed its reason.
         return (
             not node.stats.claimed
-            and _clock.monotonic() - self._since < _SOON
+            and _clock.monotonic() - self._since < _TOO_SOON
             and getattr(sys, "last_value", None) is None
         )
 

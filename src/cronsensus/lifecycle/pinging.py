@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 from cronsensus.process.interrupts import Event
 from cronsensus.process.logger import Logger
 
-EVERY = 60.0
+PING_EVERY = 60.0
 """Seconds between two pings."""
-LOOK_EVERY = 1.0
+CHECK_EVERY = 1.0
 """Seconds between two checks whether to ping, once a ping is due."""
-TIMEOUT = 5.0
+PING_TIMEOUT = 5.0
 """Seconds that a service may take for a ping."""
 
 _log = Logger("cronsensus.heartbeat")
@@ -29,17 +29,17 @@ def ping_url(url: str, data: bytes | None = None) -> None:
     """Request a URL, which the caller has checked to be http or https; with ``data`` by POST.
 
     Raises:
-        Exception: no 2xx answer within ``TIMEOUT``; ``HTTPError``: another status.
+        Exception: no 2xx answer within ``PING_TIMEOUT``; ``HTTPError``: another status.
     """
     request = urllib.request.Request(url, data=data, headers={"User-Agent": "cronsensus"})  # noqa: S310 - checked
-    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310 - checked
+    with urllib.request.urlopen(request, timeout=PING_TIMEOUT) as answer:  # noqa: S310 - checked
         answer.read(1)
 
 
 class Pinging:
     """Pings a URL from its own thread, for which nothing waits."""
 
-    def __init__(self, url: str, decides: Callable[[], bool], *, every: float = EVERY) -> None:
+    def __init__(self, url: str, decides: Callable[[], bool], *, every: float = PING_EVERY) -> None:
         """Prepare; no ping is sent yet.
 
         Args:
@@ -67,7 +67,7 @@ class Pinging:
                 self._ping_once()
                 self._over.wait(self._every)
             else:
-                self._over.wait(min(self._every, LOOK_EVERY))
+                self._over.wait(min(self._every, CHECK_EVERY))
 
     def _ping_once(self) -> None:
         try:
@@ -75,8 +75,8 @@ class Pinging:
         except Exception as error:  # noqa: BLE001 - logged; the next ping may arrive
             if not self._failed:
                 # Not the whole URL: anybody who knows it can ping in place of this node.
-                words = "no ping reaches %s (%s); a service that waits for it will say that nothing runs"
-                _log.warning(words, urlsplit(self._url).hostname, error)
+                template = "no ping reaches %s (%s); a service that waits for it will say that nothing runs"
+                _log.warning(template, urlsplit(self._url).hostname, error)
             self._failed = True
         else:
             if self._failed:

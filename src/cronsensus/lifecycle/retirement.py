@@ -18,9 +18,9 @@ from cronsensus.timing.durations import format_duration
 
 _log = Logger("cronsensus.scheduler")
 
-_NAMED = 10
-_FEW = 5
-_COMMON = 0.2
+_MOST_NAMED = 10
+_MOST_SHOWN = 5
+_LEAST_COMMON = 0.2
 """Two releases of the same application share more of their jobs than this."""
 
 
@@ -40,8 +40,8 @@ def log_retired(store: Store, defined: DefineResult, retire_after: timedelta) ->
             name, _in_words(waiting[name]), format_duration(retire_after), name,
         )  # fmt: skip
     if without_runs:
-        unnamed = len(without_runs) - _NAMED
-        names = ", ".join(without_runs[:_NAMED]) + (f" and {unnamed} more" if unnamed > 0 else "")
+        unnamed = len(without_runs) - _MOST_NAMED
+        names = ", ".join(without_runs[:_MOST_NAMED]) + (f" and {unnamed} more" if unnamed > 0 else "")
         _log.warning("retired, because no running release declares them: %s", names)
 
 
@@ -50,9 +50,9 @@ def record_meant(store: Store, retired: Mapping[str, str], by: str) -> None:
 
     If two nodes do so at the same instant, the trail has it twice, which does no harm.
     """
-    for name, why in retired.items():
+    for name, reason in retired.items():
         if read_lost_job(store, name) is not None:
-            store.retire(name, by=by, why=why or "the code says that it is meant")
+            store.retire(name, by=by, why=reason or "the code says that it is meant")
 
 
 def _in_words(count: int) -> str:
@@ -62,30 +62,30 @@ def _in_words(count: int) -> str:
 def warn_of_strangers(namespace: str, defined: DefineResult) -> None:
     """Warn if a release replaces nearly all jobs of the release before: most likely it is another application."""
     not_declared = len(defined.retired) + len(defined.kept)
-    new = len(defined.created)
+    created = len(defined.created)
     common = len(defined.unchanged) + len(defined.changed) + len(defined.superseded)
-    if not_declared and new and common <= _COMMON * min(not_declared + common, new + common):
+    if not_declared and created and common <= _LEAST_COMMON * min(not_declared + common, created + common):
         _log.warning(
             "this release declares %d job(s), and of the %d that namespace %r had before it declares %d: if another "
             "application uses this store, give each a namespace of its own, Scheduler(…, namespace='…'); else each "
             "retires the other's jobs",
-            new + common, not_declared + common, namespace, common,
+            created + common, not_declared + common, namespace, common,
         )  # fmt: skip
 
 
 def warn_of_twice_declared(store: Store, warned: Collection[str]) -> set[str]:
     """Warn of jobs that another program declares with another function, except ``warned``; return their names."""
     nodes = [session for session in store.sessions() if session.is_node and session.state in {"alive", "draining"}]
-    found = [job for job in find_twice_declared(nodes) if job.job not in warned]
-    for twice_declared in found[:_NAMED]:
+    conflicts = [job for job in find_twice_declared(nodes) if job.job not in warned]
+    for twice_declared in conflicts[:_MOST_NAMED]:
         _log.warning(
             "%s; give each program a namespace of its own, Scheduler(…, namespace='…'), or the job another name. It is "
             "normal during a deploy that moves the function",
             twice_declared.sentence,
         )
-    if len(found) > _NAMED:
-        _log.warning("and %d more jobs that two programs declare; see: cronsensus doctor", len(found) - _NAMED)
-    return {twice_declared.job for twice_declared in found}
+    if len(conflicts) > _MOST_NAMED:
+        _log.warning("and %d more jobs that two programs declare; see: cronsensus doctor", len(conflicts) - _MOST_NAMED)
+    return {twice_declared.job for twice_declared in conflicts}
 
 
 def warn_of_nothing(store: Store, functions: Collection[str]) -> bool:
@@ -94,8 +94,8 @@ def warn_of_nothing(store: Store, functions: Collection[str]) -> bool:
     An import was forgotten, most likely; or a newer release that is alive has replaced all of its jobs.
     """
     if not functions:
-        known = store.counts().jobs
-        others = f"; the store has {known}, which other nodes must run" if known else ""
+        job_count = store.counts().jobs
+        others = f"; the store has {job_count}, which other nodes must run" if job_count else ""
         _log.warning(
             "this node declares no job, so it runs nothing%s: import the modules that declare jobs before the node "
             "starts, or add jobs at run time with scheduler.add_job(…)",
@@ -116,5 +116,5 @@ def warn_of_nothing(store: Store, functions: Collection[str]) -> bool:
 
 
 def _some_names(names: Sequence[str]) -> str:
-    more = len(names) - _FEW
-    return ", ".join(names[:_FEW]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - _MOST_SHOWN
+    return ", ".join(names[:_MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")

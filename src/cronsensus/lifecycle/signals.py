@@ -29,7 +29,7 @@ from cronsensus.node.forks import block_signals, unblock_signals
 from cronsensus.timing.clock import SystemClock
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-TOGETHER = 1.0
+SAME_SIGNAL_SECONDS = 1.0
 """Seconds after a signal for which further signals count as the same request."""
 PATIENCE = 3
 """The third signal ends the process at once, because the orderly stop seems to hang."""
@@ -95,15 +95,15 @@ class StopSignals:
 
     def wait(self, timeout: float | None = None) -> signal.Signals | None:
         """Block until SIGTERM or SIGINT arrives and return it; ``None`` after ``request_stop`` or ``timeout``."""
-        until = None if timeout is None else _clock.monotonic() + timeout
+        deadline = None if timeout is None else _clock.monotonic() + timeout
         poll = select.poll()
         poll.register(self._reads, select.POLLIN)
         while not self._arrived:
-            left = None if until is None else max(0.0, until - _clock.monotonic())
-            poll.poll(None if left is None else min(math.ceil(left * 1000), _LONGEST_POLL))
+            remaining = None if deadline is None else max(0.0, deadline - _clock.monotonic())
+            poll.poll(None if remaining is None else min(math.ceil(remaining * 1000), _LONGEST_POLL))
             with contextlib.suppress(BlockingIOError):
                 self._arrived.extend(byte for byte in os.read(self._reads, 4096) if byte == _REQUESTED)
-            if left == 0:
+            if remaining == 0:
                 break
         number = self._arrived.popleft() if self._arrived else _REQUESTED
         return None if number == _REQUESTED else signal.Signals(number)
@@ -121,13 +121,13 @@ class StopSignals:
         self._lock = threading.Lock()
         reads, writes = os.pipe()
         os.write(writes, bytes([_REQUESTED]))
-        for own, of_the_parent in ((reads, self._reads), (writes, self._writes)):
-            os.dup2(own, of_the_parent, inheritable=False)
-            os.close(own)
+        for new_descriptor, old_descriptor in ((reads, self._reads), (writes, self._writes)):
+            os.dup2(new_descriptor, old_descriptor, inheritable=False)
+            os.close(new_descriptor)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         now = _clock.monotonic()
-        if now - self._counted_at < TOGETHER:
+        if now - self._counted_at < SAME_SIGNAL_SECONDS:
             return
         self._counted_at = now
         self._arrived.append(number)

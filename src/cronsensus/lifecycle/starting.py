@@ -1,4 +1,4 @@
-"""The start of a node, and its tries while the store is not there yet.
+"""Start a node, and try again while the store cannot be reached yet.
 
 A server may start beside the application, or be replaced just now. A start is tried again only after an error that may
 pass; any other error ends it at once. If the caller does not wait, ``StoreWait`` makes the further tries.
@@ -24,7 +24,7 @@ _CLOCK = SystemClock()
 _RANDOM = SystemRandom()  # without a state: a program may have seeded ``random``, and a fork would share its state
 FIRST, LONGEST = 0.1, 2.0
 """First and longest pause between two tries, seconds."""
-LONG = 366 * 86_400.0
+WITHOUT_END = 366 * 86_400.0
 """Seconds from which a wait counts as endless."""
 
 
@@ -61,7 +61,7 @@ class Tries:
             return False
         self._failed += 1
         if self._failed == 1:
-            how_long = "until it is" if remaining > LONG else f"for {remaining:.0f} s"
+            how_long = "until it is" if remaining > WITHOUT_END else f"for {remaining:.0f} s"
             _log.warning("the store is not there yet (%s); trying again %s", error, how_long)
         return True
 

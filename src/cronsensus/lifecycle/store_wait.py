@@ -15,7 +15,7 @@ from cronsensus.process.logger import Logger
 from cronsensus.timing.clock import SystemClock
 
 _CLOCK = SystemClock()
-AFTER_A_REFUSAL = 30.0
+REFUSAL_PAUSE = 30.0
 """Seconds before the next try if the store refused: servers lock out clients that try a wrong password too often."""
 
 
@@ -69,8 +69,8 @@ class StoreWait:
         atexit.unregister(self.cancel)
 
     def _try_until_over(self) -> None:
-        since, number, refused = _CLOCK.monotonic(), 0, False
-        while not self._over.wait(AFTER_A_REFUSAL if refused else pause_before(number := number + 1)):
+        began, number, refused = _CLOCK.monotonic(), 0, False
+        while not self._over.wait(REFUSAL_PAUSE if refused else pause_before(number := number + 1)):
             try:
                 self._attempt()
             except StoreError as error:
@@ -85,7 +85,7 @@ class StoreWait:
                 break
             else:
                 if not self._over.is_set():
-                    self._log.info("the store answers after %.0f s: %s is here", _CLOCK.monotonic() - since, self._what)
+                    self._log.info("the store answers after %.0f s: %s is here", _CLOCK.monotonic() - began, self._what)
                 break
         self._over.set()
         atexit.unregister(self.cancel)

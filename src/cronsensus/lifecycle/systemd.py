@@ -18,7 +18,7 @@ from typing import Protocol, Self
 from cronsensus.process.interrupts import Event
 from cronsensus.process.logger import Logger
 
-LOOK_EVERY = 5.0
+CHECK_EVERY = 5.0
 """Most seconds between two checks of the rounds."""
 _log = Logger("cronsensus.systemd")
 
@@ -68,7 +68,7 @@ class Systemd:
 
     def _look_and_wait(self) -> None:
         # Three times within the watchdog's time, so that a sign may come late.
-        while not self._over.wait(min(LOOK_EVERY, self._watchdog / 3 or LOOK_EVERY)):
+        while not self._over.wait(min(CHECK_EVERY, self._watchdog / 3 or CHECK_EVERY)):
             if signs := self._list_signs():
                 self._send(*signs)
 

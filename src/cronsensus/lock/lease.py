@@ -25,7 +25,7 @@ from cronsensus.lock.worker_pool import (
     submit_drop,
     when_gone,
 )
-from cronsensus.membership.lease import MARGIN
+from cronsensus.membership.lease import UNTRUSTED_SHARE
 from cronsensus.process.background import Gone
 from cronsensus.process.interrupts import Event
 from cronsensus.process.logger import Logger
@@ -526,4 +526,4 @@ def _end_times(asked_at: float, ttl: timedelta | None) -> tuple[float, float]:
     if ttl is None:
         return float("inf"), float("inf")
     length = ttl.total_seconds()
-    return asked_at + length, asked_at + length * (1 - MARGIN)
+    return asked_at + length, asked_at + length * (1 - UNTRUSTED_SHARE)

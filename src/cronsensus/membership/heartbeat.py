@@ -26,9 +26,9 @@ from cronsensus.timing.clock import Clock
 
 _log = Logger("cronsensus.node")
 
-SOONEST = 0.05
+SHORTEST_WAIT = 0.05
 LONGEST_WAIT = 3600.0
-AFTER_A_BUG = 1.0
+BUG_PAUSE = 1.0
 SESSIONS_EVERY = 0.1
 """Seconds of extending locks after which sessions are checked again."""
 
@@ -176,7 +176,7 @@ class Heartbeat:
                 next_at = min(next_at, now + wait)
                 if now - renewed_at >= SESSIONS_EVERY:
                     renewed_at = renew_sessions()
-        return max(SOONEST, min([next_at, *at.values()]) - self._clock.monotonic())
+        return max(SHORTEST_WAIT, min([next_at, *at.values()]) - self._clock.monotonic())
 
     # --- the thread ---------------------------------------------------------------------------------------------------
 
@@ -202,9 +202,9 @@ class Heartbeat:
             if not self._anew or self._thread is not threading.current_thread():
                 return store
             self._anew = False
-            other = self._store = self._open_handle()
+            new_handle = self._store = self._open_handle()
         store.close()
-        return other
+        return new_handle
 
     def _open_handle(self) -> Store:
         store = self._given.sibling()
@@ -220,7 +220,7 @@ def _call_guarded(act: Callable[[Store], float], store: Store) -> float:
         return act(store)
     except Exception:  # noqa: BLE001 - logged
         _log.aside.exception("a mistake in cronsensus; please report it. Leases are renewed all the same")
-        return AFTER_A_BUG
+        return BUG_PAUSE
 
 
 def _wait_for_nothing(within: float) -> None:

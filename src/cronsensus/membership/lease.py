@@ -19,12 +19,12 @@ from cronsensus.timing.clock import Clock
 
 IDLE_LEASE = timedelta(seconds=600)
 """The lease of a session that holds nothing; see ADR 4."""
-MARGIN = 0.1
+UNTRUSTED_SHARE = 0.1
 """Share of a lease that is not trusted, so that a stop takes effect before another node may start."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LeaseRequest:
     """A request that sets the lease: when it was sent (monotonic seconds), after how many claims."""
 
     at: float
@@ -48,23 +48,23 @@ class SessionLease:
         self._claims = 0
         self._lost = False
 
-    def note_request(self) -> Asked:
+    def note_request(self) -> LeaseRequest:
         """Record that a request is about to be sent."""
         with self._lock:
-            return Asked(self._clock.monotonic(), self._claims)
+            return LeaseRequest(self._clock.monotonic(), self._claims)
 
-    def confirm_renewal(self, asked: Asked, lease: timedelta) -> None:
+    def confirm_renewal(self, request: LeaseRequest, lease: timedelta) -> None:
         """Record that a renewal set the lease to ``lease``."""
-        until = _trusted_until(asked.at, lease)
+        until = _trusted_until(request.at, lease)
         with self._lock:
-            if asked.claims == self._claims:
+            if request.claims == self._claims:
                 self._trusted_until, self._length = until, lease
             elif lease <= self._length:
                 self._trusted_until = max(self._trusted_until, until)
 
-    def confirm_claim(self, asked: Asked, lease: timedelta) -> None:
+    def confirm_claim(self, request: LeaseRequest, lease: timedelta) -> None:
         """Record that a claim set the lease to ``lease``."""
-        until = _trusted_until(asked.at, lease)
+        until = _trusted_until(request.at, lease)
         with self._lock:
             self._claims += 1
             shorter = lease < self._length
@@ -73,9 +73,9 @@ class SessionLease:
         if shorter:
             self._on_lease_shortened()
 
-    def shorten_trust(self, asked: Asked, lease: timedelta) -> None:
+    def shorten_trust(self, request: LeaseRequest, lease: timedelta) -> None:
         """Record that a claim may have set the lease to ``lease``, then or later: trust it for no longer."""
-        until = _trusted_until(asked.at, lease)
+        until = _trusted_until(request.at, lease)
         with self._lock:
             self._claims += 1
             shorter = lease < self._length
@@ -114,5 +114,5 @@ class SessionLease:
             return -1.0 if self._lost else self._trusted_until - self._clock.monotonic()
 
 
-def _trusted_until(asked_at: float, lease: timedelta) -> float:
-    return asked_at + lease.total_seconds() * (1 - MARGIN)
+def _trusted_until(sent_at: float, lease: timedelta) -> float:
+    return sent_at + lease.total_seconds() * (1 - UNTRUSTED_SHARE)

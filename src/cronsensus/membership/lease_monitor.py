@@ -72,10 +72,10 @@ class LeaseMonitor:
             now = self._clock.monotonic()
             at = max(now + lease.expires_in, not_before)
             if at <= now and self._watched.pop(lease, None) is not None:
-                again = lease.expire()
-                if again is None:
+                seconds = lease.expire()
+                if seconds is None:
                     continue
-                at = self._watched[lease] = now + again
+                at = self._watched[lease] = now + seconds
             next_at = min(next_at, at)
         if next_at < self._looks_at:
             self._check_one(next_at)

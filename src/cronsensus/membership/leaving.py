@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-LEAVING = 4.0
+LEAVING_SECONDS = 4.0
 """Most seconds between the end of a node's drain and its end, however its store behaves."""
 
 

@@ -114,10 +114,10 @@ def can_judge(host: str | None) -> bool:
 
 ABSENT_FOR = 0.2
 """Least seconds between the two looks that together count as the absence of a session's sign of life."""
-JOURNEYS = 10
+ROUND_TRIPS = 10
 """This many times the duration of a look is added to that. A live process whose connections were cut reconnects within
 this time, even if it is as far from the store as this one."""
-AGAIN_AFTER = 1.03
+CERTAIN_AFTER = 1.03
 """How much later than that the second look is sent: it is judged by its own duration, and a look that took a little
 longer than the first would be followed by a third."""
 
@@ -145,11 +145,11 @@ class Absences:
         renewed = {holder.id: holder.renewed_at for holder in view.holders}
         absent = {}
         for session in view.absent:
-            known = self.absent.get(session)
-            if known is None or known.renewed_at != renewed.get(session):
-                known = _Absent(received_at, renewed.get(session))
-            absent[session] = known
-        return Absences(absent, asked_at, ABSENT_FOR + JOURNEYS * (received_at - asked_at - view.age))
+            absence = self.absent.get(session)
+            if absence is None or absence.renewed_at != renewed.get(session):
+                absence = _Absent(received_at, renewed.get(session))
+            absent[session] = absence
+        return Absences(absent, asked_at, ABSENT_FOR + ROUND_TRIPS * (received_at - asked_at - view.age))
 
     def is_gone(self, session: str) -> bool:
         """Whether a session was absent in two looks, the second sent long enough after the answer to the first."""
@@ -159,4 +159,4 @@ class Absences:
     def certain_at(self, sessions: Sequence[str]) -> float | None:
         """Return when another look can decide about ``sessions``; ``None`` if none of them is in doubt."""
         since = [self.absent[session].since for session in sessions if session in self.absent]
-        return min(since) + AGAIN_AFTER * self.patience if since else None
+        return min(since) + CERTAIN_AFTER * self.patience if since else None

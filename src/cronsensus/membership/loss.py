@@ -38,13 +38,13 @@ _log = Logger("cronsensus.node")
 
 ENDS_KEPT = 60.0
 """Seconds for which a node remembers the end of a run after the store has accepted it."""
-MOST_BEATS = 64
+MOST_RENEWALS = 64
 MOST_WATERMARKS = 2_000
-BEFORE = timedelta(minutes=1)
+ASSUMED_BEFORE = timedelta(minutes=1)
 """How long before the opening of a session a loss is assumed to begin, if the store counts no renewal of it."""
-GIVEN_UP = timedelta(seconds=1)
+ABANDONED_LEASE = timedelta(seconds=1)
 """For how long an abandoned session may still be alive in the store once another one is opened."""
-ONE_LOSS = timedelta(seconds=30)
+SAME_LOSS_WITHIN = timedelta(seconds=30)
 """Signs within this time are taken for signs of the same loss."""
 _OF_A_NODE = "its ledger, its queue and the jobs that were added at run time"
 _OF_A_PROCESS = "its locks, and with what it knew of guarded calls: one that was made may be made again"
@@ -70,10 +70,10 @@ _CONSEQUENCES = {
 
 
 class StoreWatch:
-    """Watches for the signs. Any thread may call ``detect_loss``; the other methods belong to the node's rounds.
+    """Watches for the signs, for a node or for a process that only holds locks or guarded calls (a ``SessionHost``).
 
-    A ``SessionHost`` calls ``note_opened``, ``detect_loss``, ``note_trouble`` and ``record_losses``, from any
-    thread.
+    Of a node's watch, any thread may call ``detect_loss``; the other methods belong to the node's rounds. A
+    ``SessionHost`` calls ``note_opened``, ``detect_loss``, ``note_trouble`` and ``record_losses``, from any thread.
     """
 
     def __init__(
@@ -127,17 +127,17 @@ class StoreWatch:
     def check_store(self, store: Store) -> None:
         """Check which store this is, before another session is opened in it."""
         with self._lock:
-            known, session = self._identity, self._session
-        if known is not None:
+            identity, session = self._identity, self._session
+        if identity is not None:
             # That session is abandoned. This does not prolong its lease, and the answer shows what the store remembers.
-            self.detect_loss(session, store.renew(session, lease=GIVEN_UP))
+            self.detect_loss(session, store.renew(session, lease=ABANDONED_LEASE))
 
     def note_opened(self, store: Store, session: str, now: datetime) -> None:
         """Remember the store in which a session was opened; it may differ from the previous session's."""
         identity = store.identity()
         with self._lock:
-            known = self._identity
-        if known is not None and (identity is None or identity.id != known.id):
+            previous = self._identity
+        if previous is not None and (identity is None or identity.id != previous.id):
             self._note_emptied(now)
         with self._lock:
             self._identity = identity
@@ -153,27 +153,27 @@ class StoreWatch:
         with self._lock:
             if session != self._session:
                 return
-            identity, last = self._identity, max(self._beats, default=0)
-            since, why = renewal.now, ""
+            identity, last_renewal = self._identity, max(self._beats, default=0)
+            lost_after, sign = renewal.now, ""
             if identity is not None and renewal.store != identity.id:
                 pass
-            elif renewal.beats - renewal.alive < last:
+            elif renewal.beats - renewal.alive < last_renewal:
                 counted = renewal.beats - renewal.alive
-                why = f"of {last} renewals of this {self._subject}'s session the store remembers {counted}"
-                earlier = [beat for beat in self._beats if beat <= counted]
+                sign = f"of {last_renewal} renewals of this {self._subject}'s session the store remembers {counted}"
+                still_counted = [number for number in self._beats if number <= counted]
                 # If none is counted, the store may not even remember the opening of the session.
-                since = self._beats[earlier[-1]] - (timedelta(0) if counted else BEFORE)
-                self._beats = OrderedDict({beat: self._beats[beat] for beat in earlier})
+                lost_after = self._beats[still_counted[-1]] - (timedelta(0) if counted else ASSUMED_BEFORE)
+                self._beats = OrderedDict({number: self._beats[number] for number in still_counted})
             if renewal.alive:
                 self._beats[renewal.beats] = renewal.now
-                if len(self._beats) > MOST_BEATS:
+                if len(self._beats) > MOST_RENEWALS:
                     # Not the oldest: a loss that reaches back further than those kept would seem shorter.
-                    for beat in [*self._beats][1:-1:2]:
-                        del self._beats[beat]
+                    for number in [*self._beats][1:-1:2]:
+                        del self._beats[number]
         if identity is not None and renewal.store != identity.id:
             self._note_emptied(renewal.now)
-        elif why:
-            self._note_loss(since, renewal.now, why)
+        elif sign:
+            self._note_loss(lost_after, renewal.now, sign)
 
     def compare_watermarks(self, jobs: Iterable[JobState], now: datetime) -> None:
         """Compare watermarks with their earlier values, and with the plans of this node: they only grow."""
@@ -181,15 +181,15 @@ class StoreWatch:
         with self._lock:  # a renewal on another thread that finds a loss clears them all
             for job in jobs:
                 key = (job.id, job.spec.name)
-                known = self._watermarks.get(key)
+                highest = self._watermarks.get(key)
                 self._note_watermark(key, job.watermark, now)
-                if known is not None and job.watermark < known[0]:
-                    why = f"{job.spec.name!r} is decided up to {format_instant(job.watermark)}, and was further"
-                    signs.append((why, known[1]))
+                if highest is not None and job.watermark < highest[0]:
+                    sign = f"{job.spec.name!r} is decided up to {format_instant(job.watermark)}, and was further"
+                    signs.append((sign, highest[1]))
             while len(self._watermarks) > MOST_WATERMARKS:
                 self._watermarks.popitem(last=False)
-        for why, at in signs:
-            self.note_sign_of_loss(why, now, at=at)
+        for sign, at in signs:
+            self.note_sign_of_loss(sign, now, at=at)
 
     def note_plans(self, plans: Iterable[Plan], now: datetime) -> None:
         """Record how far this node decided jobs after ``now``: its own plans, which the store has carried out.
@@ -204,22 +204,22 @@ class StoreWatch:
         self._watermarks[key] = watermark, now
         self._watermarks.move_to_end(key)
 
-    def note_sign_of_loss(self, why: str, now: datetime | None = None, *, at: datetime | None = None) -> None:
+    def note_sign_of_loss(self, sign: str, now: datetime | None = None, *, at: datetime | None = None) -> None:
         """Record a sign that another part of the node found.
 
         Args:
-            why: the sign.
+            sign: the sign.
             now: when it was found, by the store's clock; ``None``: just after the last renewal.
             at: a time just before the lost write; ``None``: the sign is one of the ends kept here.
         """
         with self._lock:
             if not self._beats:
                 return
-            until = now or next(reversed(self._beats.values()))
-            at = until - timedelta(seconds=ENDS_KEPT) if at is None else min(at, until)
+            found_at = now or next(reversed(self._beats.values()))
+            at = found_at - timedelta(seconds=ENDS_KEPT) if at is None else min(at, found_at)
             # Not simply the last renewal: it may be younger than the loss.
-            since = max((beat for beat in self._beats.values() if beat <= at), default=at)
-        self._note_loss(since, until, why)
+            lost_after = max((beat for beat in self._beats.values() if beat <= at), default=at)
+        self._note_loss(lost_after, found_at, sign)
 
     def note_trouble(self, error: StoreError) -> bool:
         """Record why the store cannot be used: missing tables existed when this node started.
@@ -227,10 +227,10 @@ class StoreWatch:
         Returns whether this error is the first sign that the store was emptied.
         """
         with self._lock:
-            new = isinstance(error, SchemaMismatch) and self._identity is not None and not self._emptied
-        if new:
+            is_first_sign = isinstance(error, SchemaMismatch) and self._identity is not None and not self._emptied
+        if is_first_sign:
             self._note_emptied(None)
-        return new
+        return is_first_sign
 
     # --- recording --------------------------------------------------------------------------------------------------
 
@@ -247,18 +247,18 @@ class StoreWatch:
                 raise
             losses.pop(0)
 
-    def _note_loss(self, since: datetime, until: datetime, why: str) -> None:
+    def _note_loss(self, lost_after: datetime, found_at: datetime, sign: str) -> None:
         with self._lock:
-            if self._last is not None and until - self._last.until < ONE_LOSS:
+            if self._last is not None and found_at - self._last.until < SAME_LOSS_WITHIN:
                 return
-            self._last = loss = Loss(since, until, emptied=False, why=why)
+            self._last = loss = Loss(lost_after, found_at, emptied=False, why=sign)
             self._unrecorded.append(loss)
             self._watermarks.clear()
         _log.aside.warning(
             "the store lost a moment, after %s and before %s (%s): it went back to an earlier state, as after a "
             "failover to a standby that lags, a restart from a snapshot, a restored backup. What it forgot is decided "
             "again, and may run again; see: cronsensus doctor",
-            format_instant(since), format_instant(until), why,
+            format_instant(lost_after), format_instant(found_at), sign,
         )  # fmt: skip
         self._wake()
 
@@ -268,11 +268,11 @@ class StoreWatch:
                 return
             self._emptied = True
             identity = self._identity
-            since = next(reversed(self._beats.values()), None)
-            until = now or since
-            if until is not None:
-                why = f"the store is another one than the one that this {self._subject} knew"
-                self._unrecorded.append(Loss(since, until, emptied=True, why=why))
+            last_renewal = next(reversed(self._beats.values()), None)
+            found_at = now or last_renewal
+            if found_at is not None:
+                sign = f"the store is another one than the one that this {self._subject} knew"
+                self._unrecorded.append(Loss(last_renewal, found_at, emptied=True, why=sign))
             self._watermarks.clear()
         _log.aside.critical(
             "the store was emptied, or is another one: the one that this %s knew (%s) is gone, with %s. %s",

@@ -25,7 +25,7 @@ from datetime import timedelta
 
 from cronsensus.errors import StoreError
 from cronsensus.membership.heartbeat import Resource
-from cronsensus.membership.lease import IDLE_LEASE, MARGIN, Asked, SessionLease
+from cronsensus.membership.lease import IDLE_LEASE, UNTRUSTED_SHARE, LeaseRequest, SessionLease
 from cronsensus.model.session import Renewal
 from cronsensus.process.logger import Logger
 from cronsensus.stores.base import Store
@@ -35,14 +35,14 @@ from cronsensus.timing.durations import format_duration
 _log = Logger("cronsensus.node")
 
 IDLE_RENEWAL = timedelta(seconds=240)
-QUICK_LOOK = 0.5
+QUICK_CHECK = 0.5
 """Least seconds between two renewals on notifications, while the node holds runs."""
-IDLE_LOOK = 2.0
+IDLE_CHECK = 2.0
 """The same for an idle node, which can only be asked to drain."""
 ENOUGH, LEAST = 20, 15
 """How many renewals in a row a lease should have time for, and below how many a warning is logged. A renewal is two
 round trips on PostgreSQL and MySQL, one on Redis; see ``docs/stores.md``."""
-MEASURED = 5
+MOST_MEASURED = 5
 """Number of renewals of which the quickest counts: each may be late, and the first one connects."""
 
 
@@ -55,7 +55,7 @@ class SessionRenewer:
         *,
         lease: timedelta,
         holds: Callable[[], bool],
-        on_renewal: Callable[[SessionLease, Renewal, Asked], None],
+        on_renewal: Callable[[SessionLease, Renewal, LeaseRequest], None],
         on_trouble: Callable[[StoreError], object] = lambda _: None,
         beat_within: Callable[[float], None] = lambda _: None,
         idle_lease: timedelta = IDLE_LEASE,
@@ -73,7 +73,7 @@ class SessionRenewer:
         self._stopped = False
         self._looked_at = -1e9
         self._kept: SessionLease | None = None
-        self._took: deque[float] = deque(maxlen=MEASURED)
+        self._took: deque[float] = deque(maxlen=MOST_MEASURED)
         self._warned = False
 
     def keep_session(self, lease: SessionLease) -> None:
@@ -118,45 +118,45 @@ class SessionRenewer:
             return 0.0
         every = self._idle_renewal if lease.length > self._lease else min(self._lease / 3, self._idle_renewal)
         # Counted from the lease itself and not from the last renewal, because a claim sets the lease too.
-        wait = lease.trusted_for - (lease.length.total_seconds() * (1 - MARGIN) - every.total_seconds())
+        wait = lease.trusted_for - (lease.length.total_seconds() * (1 - UNTRUSTED_SHARE) - every.total_seconds())
         if self._notified:
-            look = QUICK_LOOK if self._holds() else IDLE_LOOK
+            look = QUICK_CHECK if self._holds() else IDLE_CHECK
             wait = min(wait, self._looked_at + look - self._clock.monotonic())
         return wait
 
     def _renew_lease(self, store: Store, lease: SessionLease) -> float:
-        asked = lease.note_request()
-        self._notified, self._asked_for, self._looked_at = False, False, asked.at
+        request = lease.note_request()
+        self._notified, self._asked_for, self._looked_at = False, False, request.at
         try:
             renewal = store.renew(lease.session, lease=self._lease, idle_lease=self._idle_lease)
         except StoreError as error:
             self._notified = True
             self._on_trouble(error)
             return min(1.0, self._lease.total_seconds() / 10)
-        self._measure_renewal(self._clock.monotonic() - asked.at)
+        self._measure_renewal(self._clock.monotonic() - request.at)
         if self._stopped:
             # The owner is closing the session.
             return self._idle_renewal.total_seconds()
         if renewal.alive:
             # A claim may yet be carried out although its answer was lost, and shorten the lease.
-            lease.confirm_renewal(asked, min(renewal.lease, self._lease) if self._holds() else renewal.lease)
+            lease.confirm_renewal(request, min(renewal.lease, self._lease) if self._holds() else renewal.lease)
         else:
             lease.mark_lost()
-        self._on_renewal(lease, renewal, asked)
+        self._on_renewal(lease, renewal, request)
         return self._due_in(lease)
 
     def _measure_renewal(self, seconds: float) -> None:
         """Record how long a renewal took; warn once if the lease is too short for such a distance."""
         self._took.append(seconds)
         quickest = min(self._took)
-        if self._warned or len(self._took) < MEASURED or self._lease.total_seconds() >= LEAST * quickest:
+        if self._warned or len(self._took) < MOST_MEASURED or self._lease.total_seconds() >= LEAST * quickest:
             return
         self._warned = True
         _log.aside.warning(
             "the lease of %s is short for a store as far away or slow as this one: the quickest of the last %d "
             "renewals took %.0f ms, so what runs may be stopped and taken over although this process lives. Choose one "
             "of %ds or more: Scheduler(…, lease='%ds'), or CRONSENSUS_LEASE=%ds",
-            format_duration(self._lease), MEASURED, quickest * 1000, *[math.ceil(ENOUGH * quickest)] * 3,
+            format_duration(self._lease), MOST_MEASURED, quickest * 1000, *[math.ceil(ENOUGH * quickest)] * 3,
         )  # fmt: skip
 
     def stop(self) -> None:

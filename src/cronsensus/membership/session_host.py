@@ -25,8 +25,8 @@ from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 
 from cronsensus.errors import StoreEmptied, StoreError
-from cronsensus.membership.heartbeat import LONGEST_WAIT, SOONEST, Heartbeat, Resource
-from cronsensus.membership.lease import IDLE_LEASE, Asked, SessionLease
+from cronsensus.membership.heartbeat import LONGEST_WAIT, SHORTEST_WAIT, Heartbeat, Resource
+from cronsensus.membership.lease import IDLE_LEASE, LeaseRequest, SessionLease
 from cronsensus.membership.lease_monitor import LeaseMonitor
 from cronsensus.membership.leaving import ended_within
 from cronsensus.membership.loss import StoreWatch
@@ -70,7 +70,7 @@ class SessionHost:
         heartbeat: Heartbeat | None = None,
         lease: timedelta = _SHORT_LEASE,
         stop: bool = False,
-        on_listed: Callable[[str, Collection[tuple[int, int]], Asked], None] = lambda *_: None,
+        on_listed: Callable[[str, Collection[tuple[int, int]], LeaseRequest], None] = lambda *_: None,
     ) -> None:
         """Open nothing yet.
 
@@ -140,16 +140,16 @@ class SessionHost:
             self._pins -= 1
             self._needed_at = self._clock.monotonic()
 
-    def add_resource(self, held: Resource, first: float) -> None:
-        """Renew ``held`` from now on, for the first time in ``first`` seconds."""
+    def add_resource(self, resource: Resource, beat_in_seconds: float) -> None:
+        """Renew ``resource`` from now on, for the first time in ``beat_in_seconds`` seconds."""
         with self._lock:
-            self._held[held] = None
-        self._heartbeat.beat_in(first)
+            self._held[resource] = None
+        self._heartbeat.beat_in(beat_in_seconds)
 
-    def discard_resource(self, held: Resource) -> None:
-        """Stop renewing ``held``."""
+    def discard_resource(self, resource: Resource) -> None:
+        """Stop renewing ``resource``."""
         with self._lock:
-            self._held.pop(held, None)
+            self._held.pop(resource, None)
             self._needed_at = self._clock.monotonic()
 
     def session_ended(self, lease: SessionLease) -> None:
@@ -190,12 +190,12 @@ class SessionHost:
         """Close the session, which frees all of its resources. Idempotent."""
         with self._lock:
             lease, self._lease = self._lease, None
-            held = any(resource.session for resource in self._held)
+            holds_anything = any(resource.session for resource in self._held)
             join_heartbeat = self._leave_heartbeat()
         self.monitor.close()
         if lease is not None:
             self._lose_session(lease, "this process let go of its session")
-            self._close_within(LEAVE_WITHIN, lease, held=held)
+            self._close_within(LEAVE_WITHIN, lease, holds_anything=holds_anything)
         join_heartbeat(JOIN_WITHIN)
 
     # --- the session --------------------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ class SessionHost:
             self.refuse_if_emptied()
             self._opened = self._clock.monotonic(), opened_at
             with self._lock:
-                old, self._lease = self._lease, lease
+                previous, self._lease = self._lease, lease
                 if self._renewer is None:
                     self._renewer = SessionRenewer(
                         self._clock,
@@ -230,8 +230,8 @@ class SessionHost:
                 self._renewer.keep_session(lease)
                 self._heartbeat.add_member(self)
             self._monitor_lease()
-            if old is not None:
-                self._lose_session(old, "its session could not be renewed in time")
+            if previous is not None:
+                self._lose_session(previous, "its session could not be renewed in time")
             return lease
 
     def _leave_heartbeat(self) -> Callable[[float], None]:
@@ -240,15 +240,18 @@ class SessionHost:
             renewer.stop()
         return self._heartbeat.remove_member(self)
 
-    def _close_within(self, seconds: float, lease: SessionLease, *, held: bool) -> None:
-        if not ended_within(seconds, lambda: self._close_session(self.store, lease, held=held)) and held:
+    def _close_within(self, seconds: float, lease: SessionLease, *, holds_anything: bool) -> None:
+        if (
+            not ended_within(seconds, lambda: self._close_session(self.store, lease, holds_anything=holds_anything))
+            and holds_anything
+        ):
             _log.warning("the store does not answer: what this process held is free when its lease ends")
 
-    def _close_session(self, store: Store, lease: SessionLease, *, held: bool) -> None:
+    def _close_session(self, store: Store, lease: SessionLease, *, holds_anything: bool) -> None:
         try:
             store.close_session(lease.session)
         except StoreError as error:
-            if held:
+            if holds_anything:
                 _log.warning("what this process held could not be released, it is free when its lease ends: %s", error)
             else:
                 _log.debug("a session that held nothing could not be closed, it ends with its lease: %s", error)
@@ -265,22 +268,22 @@ class SessionHost:
                 store.close_session(session)
                 self._loss.record_losses(store)
 
-    def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
+    def _on_renewal(self, lease: SessionLease, renewal: Renewal, request: LeaseRequest) -> None:
         self._loss.detect_loss(lease.session, renewal)
         if not renewal.alive:
             self._lose_session(lease, "its session was ended")
             return
         self._monitor_lease()
         if renewal.held is not None:
-            self._on_listed(lease.session, renewal.held, asked)
+            self._on_listed(lease.session, renewal.held, request)
 
-    def _lose_session(self, lease: SessionLease, why: str) -> None:
+    def _lose_session(self, lease: SessionLease, reason: str) -> None:
         with self._lock:
             lost = [resource for resource in self._held if resource.session == lease.session]
             for resource in lost:
                 del self._held[resource]
         for resource in lost:
-            resource.mark_lost(why)
+            resource.mark_lost(reason)
 
     # --- the end of trust --------------------------------------------------------------------------------------------
 
@@ -313,12 +316,12 @@ class SessionHost:
                 self.monitor.drop_lease(self)
         if unneeded is not None and unneeded <= 0:
             if lease is not None:
-                self._close_session(store, lease, held=False)
+                self._close_session(store, lease, holds_anything=False)
             return LONGEST_WAIT
         if renewer is None:
             return LONGEST_WAIT
-        waits = [renewer.renew(store), self._check_store(store)]
-        return min(waits) if unneeded is None else min(*waits, unneeded)
+        seconds = [renewer.renew(store), self._check_store(store)]
+        return min(seconds) if unneeded is None else min(*seconds, unneeded)
 
     def list_resources(self) -> Collection[Resource]:
         """Return the session's resources."""
@@ -342,7 +345,7 @@ class SessionHost:
             self.store_failed(error)
             _log.debug("the identity of the store could not be read yet: %s", error)
             return IDENTIFY_AGAIN
-        return SOONEST if self._loss.has_unrecorded_losses else LONGEST_WAIT
+        return SHORTEST_WAIT if self._loss.has_unrecorded_losses else LONGEST_WAIT
 
 
 _all: weakref.WeakSet[SessionHost] = weakref.WeakSet()

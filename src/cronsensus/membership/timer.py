@@ -22,7 +22,7 @@ from cronsensus.timing.clock import Clock, SystemClock
 
 logger = Logger(__name__)
 
-LONGEST_NAP = 3600.0
+LONGEST_WAIT = 3600.0
 """Most seconds of one wait. A deadline years ahead is checked again every hour, so no platform's limit is ever met."""
 IDLE_SECONDS = 10.0
 """How long the thread stays when there is nothing to watch."""
@@ -171,9 +171,9 @@ class _Watch:
                         self._changed.notify_all()
                         return None
                     continue
-                left = self._heap[0][0] - self._clock.monotonic()
-                if left > 0:
-                    self._changed.wait(min(left, LONGEST_NAP))
+                seconds = self._heap[0][0] - self._clock.monotonic()
+                if seconds > 0:
+                    self._changed.wait(min(seconds, LONGEST_WAIT))
                     continue
                 deadline = heapq.heappop(self._heap)[2]
                 action, deadline.action = deadline.action, None

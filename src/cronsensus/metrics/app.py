@@ -1,4 +1,4 @@
-"""The page in an application: ASGI and WSGI."""
+"""The page of metrics as an ASGI and a WSGI application."""
 
 from __future__ import annotations
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 from cronsensus.errors import CronsensusError, InvalidOption
 from cronsensus.metrics.counting import Counting, counting_of, shares_a_folder
-from cronsensus.metrics.reading import Reader, Reading, rows_of
+from cronsensus.metrics.reading import Reader, Reading, list_series
 from cronsensus.process.forking import register_for_forks
 from cronsensus.process.logger import Logger
 from cronsensus.scheduler import Scheduler
@@ -19,15 +20,23 @@ from cronsensus.timing.clock import Clock, SystemClock
 
 READ_EVERY = 2.0
 """Seconds for which a reading of the store is shown again."""
-PATIENCE = 5.0
+WAIT_SECONDS = 5.0
 """Seconds that a scrape waits for another scrape that reads the store."""
-AHEAD = 1.0
+READ_AHEAD = 1.0
 """Seconds before the next scrape at which the store is read for it, where scrapes come at equal intervals."""
-REGULAR = (4.0, 120.0)
+SCRAPE_INTERVALS = (4.0, 120.0)
 """Least and most seconds of such an interval."""
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _log = Logger("cronsensus.metrics")
+
+
+class _Page(NamedTuple):
+    """The series of the store, as text, with the reading that they show."""
+
+    read_at: float
+    reading: Reading
+    text: bytes
 
 
 class Metrics:
@@ -62,7 +71,7 @@ class Metrics:
         """Replace the lock: another thread may have held it."""
         self._lock = threading.Lock()
         self._reader = Reader(self._patterns, self._clock)
-        self._page: tuple[float, Reading, bytes] | None = None
+        self._page: _Page | None = None
         self._logged_error = ""
         self._scraped_at = self._interval = 0.0
 
@@ -71,7 +80,7 @@ class Metrics:
         page = self._read_store()
         self._read_ahead()
         counted = b"" if self._counting is None else _text_of(self._counting.collect())
-        return (b"" if page is None else page[2]) + counted
+        return (b"" if page is None else page.text) + counted
 
     def collect(self) -> Iterator[Metric]:
         """Yield everything as prometheus-client's own values.
@@ -79,7 +88,7 @@ class Metrics:
         In its multiprocess mode without the counters: its own collector finds those in the folder.
         """
         if (page := self._read_store()) is not None:
-            for name, description, label, values in rows_of(page[1]):
+            for name, description, label, values in list_series(page.reading):
                 family = GaugeMetricFamily(f"cronsensus_{name}", description, labels=[label] if label else [])
                 for key, value in values:
                     family.add_metric([key] if label else [], value)
@@ -91,19 +100,19 @@ class Metrics:
         """Return nothing, so that registering does not read the store."""
         return ()
 
-    def _read_store(self) -> tuple[float, Reading, bytes] | None:
-        if not self._lock.acquire(timeout=PATIENCE):
+    def _read_store(self) -> _Page | None:
+        if not self._lock.acquire(timeout=WAIT_SECONDS):
             return None
         try:
             page, now = self._page, self._clock.monotonic()
-            if page is None or now - page[0] >= READ_EVERY:
+            if page is None or now - page.read_at >= READ_EVERY:
                 store = self._source.store if isinstance(self._source, Scheduler) else self._source
                 reading = self._reader.read_store(store)
-                page = self._page = self._clock.monotonic(), reading, _format_text(reading)
+                page = self._page = _Page(self._clock.monotonic(), reading, _format_text(reading))
         except CronsensusError as error:
-            if (why := str(error)) != self._logged_error:
-                _log.warning("the store cannot be read, so scrapes have no series of jobs and queues: %s", why)
-            self._logged_error = why
+            if (error_text := str(error)) != self._logged_error:
+                _log.warning("the store cannot be read, so scrapes have no series of jobs and queues: %s", error_text)
+            self._logged_error = error_text
             return None
         else:
             self._logged_error = ""
@@ -118,8 +127,8 @@ class Metrics:
         """
         now, before = self._clock.monotonic(), self._interval
         self._interval, self._scraped_at = now - self._scraped_at, now
-        if REGULAR[0] <= self._interval <= REGULAR[1] and abs(self._interval - before) < AHEAD:
-            ahead = threading.Timer(self._interval - AHEAD, self._read_store)
+        if SCRAPE_INTERVALS[0] <= self._interval <= SCRAPE_INTERVALS[1] and abs(self._interval - before) < READ_AHEAD:
+            ahead = threading.Timer(self._interval - READ_AHEAD, self._read_store)
             ahead.daemon = True
             with suppress(RuntimeError):  # the interpreter is at its end, or no more threads can be had
                 ahead.start()
@@ -142,7 +151,7 @@ def _text_of(families: Iterable[Metric]) -> bytes:
 
 def _format_text(reading: Reading) -> bytes:
     lines: list[str] = []
-    for name, description, label, values in rows_of(reading):
+    for name, description, label, values in list_series(reading):
         lines += f"# HELP cronsensus_{name} {description}", f"# TYPE cronsensus_{name} gauge"
         begin = f"cronsensus_{name}" + (f'{{{label}="' if label else "")
         lines += [

@@ -20,7 +20,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from cronsensus import errors
 from cronsensus.errors import StoreError
 from cronsensus.events import PlanCarriedOut, RunEnded, RunStarted, StoreVerb, TakenOver
-from cronsensus.metrics.reading import JOB, MOST_JOBS, chosen_by
+from cronsensus.metrics.reading import JOB_LABEL, MOST_JOBS, chosen_by
 from cronsensus.model.job import is_internal
 from cronsensus.model.states import Origin
 from cronsensus.node.stats import NodeStats
@@ -28,7 +28,7 @@ from cronsensus.process.forking import register_for_forks
 from cronsensus.scheduler import Scheduler
 from cronsensus.timing.clock import SystemClock
 
-OTHERS = "(others)"
+OTHER_JOBS = "(others)"
 """The label of runs of jobs without their own series."""
 NOT_TIMED = frozenset({"wait", "transaction"})
 """Verbs whose time is a node's sleep, or the user's own code."""
@@ -123,7 +123,7 @@ class Counting:
         if job in self._labels:
             return job
         if len(self._labels) >= MOST_JOBS or not chosen_by(self._patterns, job):
-            return OTHERS
+            return OTHER_JOBS
         self._labels.add(job)
         return job
 
@@ -135,23 +135,23 @@ class Counting:
                 self._count_stats_of(scheduler)
 
     def _count_stats_of(self, scheduler: Scheduler) -> None:
-        node, seen = self._seen
+        node, counted = self._seen
         stats = scheduler.stats or node  # a node that has left may have counted since
         if stats is not node:
             if node is not None:
-                self._add_node(node, seen)
-            seen = NodeStats()
+                self._add_node(node, counted)
+            counted = NodeStats()
         if stats is not None:
-            self._seen = stats, self._add_node(stats, seen)
+            self._seen = stats, self._add_node(stats, counted)
         # After a fork it counts from zero.
         dropped, self._dropped = self._dropped, scheduler.events_dropped
         self._dropped_events.inc(max(0, self._dropped - dropped))
 
-    def _add_node(self, stats: NodeStats, seen: NodeStats) -> NodeStats:
+    def _add_node(self, stats: NodeStats, counted: NodeStats) -> NodeStats:
         now = replace(stats)
-        self._claims.labels("won").inc(now.claimed - seen.claimed)
-        self._claims.labels("lost").inc(now.lost_races - seen.lost_races)
-        self._claims.labels("refused").inc(now.refused - seen.refused)
+        self._claims.labels("won").inc(now.claimed - counted.claimed)
+        self._claims.labels("lost").inc(now.lost_races - counted.lost_races)
+        self._claims.labels("refused").inc(now.refused - counted.refused)
         return now
 
 
@@ -162,7 +162,7 @@ class _Runs:
     """
 
     _NAME, _WHAT = "runs", "Runs that ended on this node, and nominal times that it decided against."
-    _LABELS = (JOB, "verdict")
+    _LABELS = (JOB_LABEL, "verdict")
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._counts: dict[tuple[str, str], int] = {}
@@ -202,8 +202,8 @@ def shares_a_folder() -> bool:
 
 
 def _is_store_error(name: str) -> bool:
-    kind = getattr(errors, name, None)
-    return isinstance(kind, type) and issubclass(kind, StoreError)
+    error_class = getattr(errors, name, None)
+    return isinstance(error_class, type) and issubclass(error_class, StoreError)
 
 
 _of: weakref.WeakKeyDictionary[Scheduler, Counting] = weakref.WeakKeyDictionary()
@@ -211,7 +211,7 @@ _of: weakref.WeakKeyDictionary[Scheduler, Counting] = weakref.WeakKeyDictionary(
 
 def counting_of(scheduler: Scheduler, jobs: Sequence[str]) -> Counting:
     """Return the counters of a scheduler, always the same: two would count twice into a shared folder."""
-    found = _of.get(scheduler)
-    if found is None:
-        found = _of[scheduler] = Counting(scheduler, jobs)
-    return found
+    counting = _of.get(scheduler)
+    if counting is None:
+        counting = _of[scheduler] = Counting(scheduler, jobs)
+    return counting

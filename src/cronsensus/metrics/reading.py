@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from itertools import islice
+from typing import NamedTuple
 
 from cronsensus.alerts.conditions import find_node_conditions
-from cronsensus.alerts.events import RANGES_AGAIN, Mark, read_events
+from cronsensus.alerts.events import RANGE_OVERLAP, Mark, read_events
 from cronsensus.insight.successes import last_success
 from cronsensus.insight.work_checks import OVERDUE
 from cronsensus.model.glance import Glance
@@ -28,21 +29,21 @@ MOST_JOBS = 1_000
 """Jobs that have their own series: the first by name of those that are chosen."""
 MOST_READ = 20_000
 """Jobs that are read to find the chosen ones."""
-OLDEST = 50
+MOST_PENDING_READ = 50
 """How many of the oldest pending runs are read to find the oldest that is due."""
-NEWEST = 600
+MOST_ENDED_READ = 600
 """How many ended runs a reading takes in. If more have ended, it reads the past of each job again."""
-AGAIN = timedelta(seconds=10)
+READ_OVERLAP = timedelta(seconds=10)
 """How far before the last reading the next one begins: a later commit may have an earlier time."""
-ANEW = timedelta(minutes=5)
+READ_ALL_EVERY = timedelta(minutes=5)
 """After this time the past of each job is read again; after a fifth of it if more ended than a reading takes in."""
-WINDOW = timedelta(hours=1)
+FIRST_WINDOW = timedelta(hours=1)
 """How far before the first reading it looks for failures, missed times and lost nodes."""
-JOB = "job_name"
+JOB_LABEL = "job_name"
 """The label of a job. Not ``job``, which the scrape sets: Prometheus would rename this label to ``exported_job``."""
 _PAGE = 500
-_TOGETHER = 50
-_PAST = 30
+_JOBS_AT_ONCE = 50
+_RUNS_OF_JOB = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class JobReading:
         next_run: its next nominal time; ``None``: there is none, or it does not count, as in a pause.
         last_success: when a run of it last succeeded, as far as the ledger reaches.
         last_failure: when a run of it last failed for good; ``last_missed``: when a time of it was last missed;
-            ``None``: not since ``WINDOW`` before the first reading.
+            ``None``: not since ``FIRST_WINDOW`` before the first reading.
         overdue: its time passed a minute ago, and no node has decided it; or it has not succeeded within its
             ``overdue=``.
     """
@@ -109,10 +110,10 @@ class Reader:
         views, internal = self._choose_jobs(store)
         self._learn_successes(store, [view.spec.name for view in views], now)
         self._troubles.learn_troubles(store, now)
-        counts, ours = store.counts(), sum(store.pending_of(internal).values())
+        counts, internal_pending = store.counts(), sum(store.pending_of(internal).values())
         return Reading(
             jobs=tuple(self._of_job(view, now) for view in views),
-            pending=max(0, counts.pending - ours),
+            pending=max(0, counts.pending - internal_pending),
             oldest=_find_oldest(store, now),
             slots=sum(
                 session.concurrency
@@ -125,7 +126,7 @@ class Reader:
         )
 
     def _of_job(self, view: JobView, now: datetime) -> JobReading:
-        name, within = view.spec.name, view.spec.overdue
+        name, overdue_after = view.spec.name, view.spec.overdue
         decided_here = view.paused_at is None and view.spec.keeper is None
         due = view.next_due if decided_here else None
         succeeded = self._succeeded.get(name)
@@ -137,7 +138,7 @@ class Reader:
             last_missed=self._troubles.last.get(("missed", name)),
             paused=view.paused_at is not None,
             overdue=(due is not None and now - due > OVERDUE)
-            or (within is not None and now - (succeeded or view.created_at) > within),
+            or (overdue_after is not None and now - (succeeded or view.created_at) > overdue_after),
         )
 
     def _choose_jobs(self, store: Store) -> tuple[list[JobView], list[str]]:
@@ -153,39 +154,43 @@ class Reader:
 
     def _learn_successes(self, store: Store, names: Sequence[str], now: datetime) -> None:
         """Record the successes since the last reading; for new jobs, read their last success."""
-        ended = [] if self._read_at is None else store.ran_since(self._read_at - AGAIN, limit=NEWEST)
+        ended = [] if self._read_at is None else store.ran_since(self._read_at - READ_OVERLAP, limit=MOST_ENDED_READ)
         for glance in ended:
             self._note_success(glance.job, glance)
-        too_many = len(ended) >= NEWEST
-        since = None if self._anew_at is None else now - self._anew_at
-        if since is None or since > ANEW or (too_many and since > ANEW / 5):
+        too_many = len(ended) >= MOST_ENDED_READ
+        since_full_read = None if self._anew_at is None else now - self._anew_at
+        if (
+            since_full_read is None
+            or since_full_read > READ_ALL_EVERY
+            or (too_many and since_full_read > READ_ALL_EVERY / 5)
+        ):
             unknown, self._anew_at = list(names), now
         else:
             unknown = [name for name in names if name not in self._succeeded]
-        for place in range(0, len(unknown), _TOGETHER):
-            self._read_successes(store, unknown[place : place + _TOGETHER])
+        for index in range(0, len(unknown), _JOBS_AT_ONCE):
+            self._read_successes(store, unknown[index : index + _JOBS_AT_ONCE])
         self._succeeded = {name: self._succeeded.get(name) for name in names}
         self._read_at = now
 
     def _read_successes(self, store: Store, names: Sequence[str]) -> None:
-        pasts = store.last_of(names, limit=_PAST)
+        pasts = store.last_of(names, limit=_RUNS_OF_JOB)
         for name in names:
             glances = pasts[name].glances if name in pasts else ()
             for glance in glances:
                 self._note_success(name, glance)
             # If the whole past was read, there is no success to find. Otherwise the job has failed for long.
-            if self._succeeded.get(name) is None and len(glances) >= _PAST:
-                done = last_success(store, name)
-                self._succeeded[name] = None if done is None else done.finished_at
+            if self._succeeded.get(name) is None and len(glances) >= _RUNS_OF_JOB:
+                success = last_success(store, name)
+                self._succeeded[name] = None if success is None else success.finished_at
 
     def _note_success(self, name: str, glance: Glance) -> None:
-        known = self._succeeded.get(name)
+        last = self._succeeded.get(name)
         if glance.parent is not None:  # an item is no success of its job
             return
         if (
             glance.state is State.SUCCEEDED
             and glance.finished_at is not None
-            and (known is None or glance.finished_at > known)
+            and (last is None or glance.finished_at > last)
         ):
             self._succeeded[name] = glance.finished_at
 
@@ -210,18 +215,21 @@ class Troubles:
     def learn_troubles(self, store: Store, now: datetime) -> None:
         """Read what has happened since the last time."""
         if self._mark is None:
-            begin, newest = to_micros(now - WINDOW), max((one.id for one in store.decided(after=-1)), default=0)
-            ranges = max(0, newest - RANGES_AGAIN)
+            begin, newest_range = (
+                to_micros(now - FIRST_WINDOW),
+                max((event.id for event in store.decided(after=-1)), default=0),
+            )
+            ranges = max(0, newest_range - RANGE_OVERLAP)
             self._mark = Mark(begin, ranges, begin, ranges)
         events, self._mark = read_events(store, self._mark)
         # The lease of an idle node may have minutes yet when its process is gone.
-        gone, self._gone = find_node_conditions(store, self._gone, now)
-        for one in (*events, *gone):  # each oldest first
-            if one.job is not None and one.event in {"failed", "missed"}:
-                self.last.pop((one.event, one.job), None)
-                self.last[one.event, one.job] = one.at
-            elif one.event == "node_lost":
-                self.node_lost = one.at
+        lost_nodes, self._gone = find_node_conditions(store, self._gone, now)
+        for event in (*events, *lost_nodes):  # each oldest first
+            if event.job is not None and event.event in {"failed", "missed"}:
+                self.last.pop((event.event, event.job), None)
+                self.last[event.event, event.job] = event.at
+            elif event.event == "node_lost":
+                self.node_lost = event.at
         while len(self.last) > MOST_READ:
             del self.last[next(iter(self.last))]
 
@@ -232,39 +240,57 @@ def chosen_by(patterns: Sequence[str], name: str) -> bool:
 
 
 def _find_oldest(store: Store, now: datetime) -> float:
-    where = OccurrenceFilter(states=(State.PENDING,))
-    waiting = store.occurrences(where, limit=OLDEST, newest_first=False)
-    ages = ((now - one.due_at).total_seconds() for one in waiting if not is_internal(one.job))
+    pending = OccurrenceFilter(states=(State.PENDING,))
+    waiting = store.occurrences(pending, limit=MOST_PENDING_READ, newest_first=False)
+    ages = ((now - occurrence.due_at).total_seconds() for occurrence in waiting if not is_internal(occurrence.job))
     return max([0.0, *ages])
 
 
-def rows_of(reading: Reading) -> Iterator[tuple[str, str, str | None, list[tuple[str, float]]]]:
-    """Yield what is shown: name, help, name of the label if there is one, and values by label."""
+class Series(NamedTuple):
+    """A metric as a scrape shows it.
+
+    Attributes:
+        label: the name of its label; ``None``: it has none.
+        values: the value by the label's value.
+    """
+
+    name: str
+    help: str
+    label: str | None
+    values: list[tuple[str, float]]
+
+
+def list_series(reading: Reading) -> Iterator[Series]:
+    """Yield the series of a reading."""
     jobs = reading.jobs
-    yield (
-        "job_next_run_timestamp_seconds", "The next nominal time of a job that is not paused.", JOB,
+    yield Series(
+        "job_next_run_timestamp_seconds", "The next nominal time of a job that is not paused.", JOB_LABEL,
         [(job.name, job.next_run.timestamp()) for job in jobs if job.next_run is not None],
     )  # fmt: skip
-    yield (
+    yield Series(
         "job_last_success_timestamp_seconds", "When a run of the job last succeeded, as far as the ledger reaches.",
-        JOB, [(job.name, job.last_success.timestamp()) for job in jobs if job.last_success is not None],
+        JOB_LABEL, [(job.name, job.last_success.timestamp()) for job in jobs if job.last_success is not None],
     )  # fmt: skip
-    yield (
-        "job_last_failure_timestamp_seconds", "When a run of the job last failed for good.", JOB,
+    yield Series(
+        "job_last_failure_timestamp_seconds", "When a run of the job last failed for good.", JOB_LABEL,
         [(job.name, job.last_failure.timestamp()) for job in jobs if job.last_failure is not None],
     )  # fmt: skip
-    yield (
-        "job_last_missed_timestamp_seconds", "When a nominal time of the job was last found to be missed.", JOB,
+    yield Series(
+        "job_last_missed_timestamp_seconds", "When a nominal time of the job was last found to be missed.", JOB_LABEL,
         [(job.name, job.last_missed.timestamp()) for job in jobs if job.last_missed is not None],
     )  # fmt: skip
-    yield "job_paused", "1: the job is paused.", JOB, [(job.name, float(job.paused)) for job in jobs]
-    what = "1: no node has decided a nominal time of a minute ago, or no success within its overdue=."
-    yield "job_overdue", what, JOB, [(job.name, float(job.overdue)) for job in jobs]
-    yield "pending", "Occurrences that wait, 10,000 at most.", "queue", [("default", float(reading.pending))]
-    yield "oldest_pending_age_seconds", "How long the oldest that is due has waited.", None, [("", reading.oldest)]
-    yield "slots", "Runs that the nodes with a lease may do at a time.", None, [("", float(reading.slots))]
-    yield "slots_busy", "Runs that there are, 10,000 at most.", None, [("", float(reading.busy))]
-    yield "node_clock_skew_seconds", "How far this host's clock is ahead of the store's.", None, [("", reading.skew)]
+    yield Series("job_paused", "1: the job is paused.", JOB_LABEL, [(job.name, float(job.paused)) for job in jobs])
+    help_text = "1: no node has decided a nominal time of a minute ago, or no success within its overdue=."
+    yield Series("job_overdue", help_text, JOB_LABEL, [(job.name, float(job.overdue)) for job in jobs])
+    yield Series("pending", "Occurrences that wait, 10,000 at most.", "queue", [("default", float(reading.pending))])
+    yield Series(
+        "oldest_pending_age_seconds", "How long the oldest that is due has waited.", None, [("", reading.oldest)]
+    )
+    yield Series("slots", "Runs that the nodes with a lease may do at a time.", None, [("", float(reading.slots))])
+    yield Series("slots_busy", "Runs that there are, 10,000 at most.", None, [("", float(reading.busy))])
+    yield Series(
+        "node_clock_skew_seconds", "How far this host's clock is ahead of the store's.", None, [("", reading.skew)]
+    )
     if reading.node_lost is not None:
-        what = "When a node was last found dead: its lease ran out, or its process is gone."
-        yield "node_lost_timestamp_seconds", what, None, [("", reading.node_lost.timestamp())]
+        help_text = "When a node was last found dead: its lease ran out, or its process is gone."
+        yield Series("node_lost_timestamp_seconds", help_text, None, [("", reading.node_lost.timestamp())])

@@ -17,11 +17,11 @@ from cronsensus.scheduler import Scheduler
 from cronsensus.security.loopback import is_loopback, strip_port
 
 _log = Logger("cronsensus.metrics")
-MOST = 50
+MOST_CONNECTIONS = 50
 """Most connections at a time."""
 
 
-STUCK = (
+STUCK_TEXT = (
     "fail: every slot of this node has been held for a minute by a run that is over its timeout= or slow=; "
     "restart the node, and see which: cronsensus runs list --state running"
 )
@@ -48,10 +48,10 @@ class Server:
     """
 
     def __init__(self, scheduler: Scheduler, *, host: str = "127.0.0.1", port: int, jobs: tuple[str, ...] = ()) -> None:
-        made = Metrics(scheduler, jobs=jobs)
-        known = {"metrics": made, "scheduler": scheduler, "alone": is_loopback(host)}
+        metrics = Metrics(scheduler, jobs=jobs)
+        attributes = {"metrics": metrics, "scheduler": scheduler, "alone": is_loopback(host)}
         try:
-            self._server = _Listener((host, port), type("_Handler", (_Handler,), known))
+            self._server = _Listener((host, port), type("_Handler", (_Handler,), attributes))
         except OSError as error:
             raise PortTakenError(f"cannot listen on {host}:{port}: {error}") from error
         self.url = f"http://{host}:{self._server.server_address[1]}/metrics"
@@ -73,7 +73,7 @@ class _Listener(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        self._free = threading.BoundedSemaphore(MOST)
+        self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
         super().__init__(address, handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -119,11 +119,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_answer(200, self.metrics.page(), CONTENT_TYPE)
         elif path == "/ready":
             decides = self.scheduler.decides
-            words = "ok: this node decides on time" if decides else "fail: this node has not decided when it planned to"
-            self._send_answer(200 if decides else 503, f"{words}\n".encode())
+            text = "ok: this node decides on time" if decides else "fail: this node has not decided when it planned to"
+            self._send_answer(200 if decides else 503, f"{text}\n".encode())
         elif path == "/live":
             stuck = self.scheduler.is_stuck
-            self._send_answer(503 if stuck else 200, f"{STUCK if stuck else 'ok: this node lives'}\n".encode())
+            self._send_answer(503 if stuck else 200, f"{STUCK_TEXT if stuck else 'ok: this node lives'}\n".encode())
         else:
             self._send_answer(404, b"here are /metrics, /ready and /live\n")
 

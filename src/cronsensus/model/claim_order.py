@@ -3,7 +3,7 @@
 By ``priority``, the highest first. Within a priority by class, so that a batch or a long queue does not hold up the
 schedule::
 
-    0  what the schedule, a person or a start-up asked for, and a batch whose items are done
+    0  runs of the schedule, of people and of start-up tasks, and a batch whose items are done
     1  what was enqueued
     2  items of a batch, and what was backfilled
 
@@ -23,14 +23,14 @@ from zlib import crc32
 from cronsensus.model.states import Origin
 
 CLASSES = 3
-EVERY = 10
+OLDEST_EVERY = 10
 """One claim of this many ignores classes."""
-_OF_ORIGIN = {Origin.ENQUEUE: 1, Origin.BATCH: 1, Origin.BACKFILL: 2}
+_CLASS_OF_ORIGIN = {Origin.ENQUEUE: 1, Origin.BATCH: 1, Origin.BACKFILL: 2}
 
 
 def level_of(priority: int, origin: Origin, parent: int | None = None) -> int:
     """Return the level of a new occurrence; ``parent``: the batch that it is an item of."""
-    behind = 2 if parent is not None else _OF_ORIGIN.get(origin, 0)
+    behind = 2 if parent is not None else _CLASS_OF_ORIGIN.get(origin, 0)
     return CLASSES * priority + CLASSES - 1 - behind
 
 
@@ -54,4 +54,4 @@ def ignores_classes(session: str, claims: int) -> bool:
 
     Which of ten it is depends on the session, so that nodes that live for less than ten claims do their share, too.
     """
-    return (crc32(session.encode()) + claims) % EVERY == 0
+    return (crc32(session.encode()) + claims) % OLDEST_EVERY == 0

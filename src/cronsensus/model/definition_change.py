@@ -20,8 +20,12 @@ def changes_between(before: JobSpec | None, after: JobSpec) -> Changes:
     """Return the options that differ between two definitions; none if the earlier one could not be read."""
     if before is None:
         return {}
-    old, new = _options(before), _options(after)
-    changed = {name: [old.get(name), new.get(name)] for name in {**old, **new} if old.get(name) != new.get(name)}
+    before_options, after_options = _options(before), _options(after)
+    changed = {
+        name: [before_options.get(name), after_options.get(name)]
+        for name in {**before_options, **after_options}
+        if before_options.get(name) != after_options.get(name)
+    }
     return {name: pair if _is_short(pair) else [None, None] for name, pair in changed.items()}
 
 
@@ -41,5 +45,5 @@ def definition_entries(
     """Yield the entries of the trail for a ``define_jobs``: each job's name, and the details."""
     for act in ("created", "changed", "retired"):
         for name in did[act]:
-            more = {"changes": changes[name]} if changes.get(name) else {}
-            yield name, {"did": act, "release": release, **more}
+            details = {"changes": changes[name]} if changes.get(name) else {}
+            yield name, {"did": act, "release": release, **details}

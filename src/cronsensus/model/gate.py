@@ -23,7 +23,7 @@ Verdict = Literal["wait", "succeeded", "failed", "cancelled", "skipped", "missed
 there is no such job. ``"pruned"``: its occurrence has been deleted, so its verdict is unknown.
 """
 
-_WELL: Mapping[When, frozenset[Verdict]] = {
+_ACCEPTED: Mapping[When, frozenset[Verdict]] = {
     "succeeded": frozenset({"succeeded"}),
     "ended": frozenset({"succeeded", "failed", "cancelled", "skipped"}),
     "failed": frozenset({"failed", "cancelled"}),
@@ -86,14 +86,15 @@ class After:
         if data.keys() != {"wait_for", "upstreams"}:
             raise ValueError(f"after={str(dict(data))[:200]}")
         rules = tuple(
-            Rule(str(job), _one_of(when, When), _one_of(which, Which)) for job, when, which in data["upstreams"]
+            Rule(str(job), _require_word(when, When), _require_word(which, Which))
+            for job, when, which in data["upstreams"]
         )
         return cls(rules, timedelta(microseconds=data["wait_for"]))
 
 
-def _one_of(word: Any, known: Any) -> Any:
-    if word not in get_args(known):
-        raise ValueError(f"{word!r} is none of {', '.join(get_args(known))}")
+def _require_word(word: Any, words: Any) -> Any:
+    if word not in get_args(words):
+        raise ValueError(f"{word!r} is none of {', '.join(get_args(words))}")
     return word
 
 
@@ -112,7 +113,7 @@ class Gate:
 
 def is_against(rule: Rule, verdict: Verdict) -> bool:
     """Whether this verdict of an upstream means that the occurrence is skipped."""
-    return verdict != "wait" and verdict not in _WELL[rule.when]
+    return verdict != "wait" and verdict not in _ACCEPTED[rule.when]
 
 
 def decide_gate(
@@ -126,19 +127,19 @@ def decide_gate(
         waited: time since its creation.
         wait_for: how long it may wait.
     """
-    waits: list[str] = []
+    waiting_for: list[str] = []
     for rule in rules:
         of_upstream = verdicts[rule.job]
         bad = next((verdict for verdict in of_upstream if is_against(rule, verdict)), None)
         if bad is not None:
             return Gate("skip", f"{_REASONS[bad]}: {rule.job}")
         if "wait" in of_upstream:
-            waits.append(rule.job)
-    if not waits:
+            waiting_for.append(rule.job)
+    if not waiting_for:
         return Gate("run")
     if waited > wait_for:
-        return Gate("skip", f"{Reason.UPSTREAM_LATE}: {', '.join(waits)}")
-    return Gate("wait", f"for {', '.join(waits)}")
+        return Gate("skip", f"{Reason.UPSTREAM_LATE}: {', '.join(waiting_for)}")
+    return Gate("wait", f"for {', '.join(waiting_for)}")
 
 
 def order_jobs(rules: Mapping[str, Sequence[Rule]]) -> list[str]:

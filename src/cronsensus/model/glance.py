@@ -50,7 +50,7 @@ class Glance:
 class Past:
     """The end of a job's ledger: its last occurrences and its last verdict ranges, each the newest first.
 
-    A batch stands there as one occurrence: its items do not.
+    A batch is in it as one occurrence, without its items.
     """
 
     glances: tuple[Glance, ...] = ()

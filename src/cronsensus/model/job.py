@@ -151,11 +151,11 @@ same to nodes of every release, and nodes that do not know the policy leave jobs
 _CHOICES = {"overlap": Overlap, "catch_up": CatchUp, "on_crash": OnCrash}
 _OPTIONAL_DURATIONS = {"grace", "timeout"}
 _DURATIONS = {"catch_up_window", "retry_delay", "retry_max_delay", "keep"}
-_EXPECTED = ("overdue", "slow")
-STORED_DURATIONS = frozenset({*_DURATIONS, *_OPTIONAL_DURATIONS, *_EXPECTED})
+_EXPECTATIONS = ("overdue", "slow")
+STORED_DURATIONS = frozenset({*_DURATIONS, *_OPTIONAL_DURATIONS, *_EXPECTATIONS})
 """Options that are microseconds in a stored definition."""
 _MOST_COUNTED = 2**31 - 1
-_COUNTS = {"max_crashes": 1, "retries": 0, "priority": None, "concurrency": 1}
+_LEAST_COUNTS = {"max_crashes": 1, "retries": 0, "priority": None, "concurrency": 1}
 
 
 _WRITE_INSTEAD = {
@@ -227,7 +227,7 @@ def _read_policy(name: str, value: Any) -> Any:
 
 
 def _whole_number(name: str, value: Any) -> int:
-    least = _COUNTS[name]
+    least = _LEAST_COUNTS[name]
     if not isinstance(value, int) or isinstance(value, bool) or (least is not None and value < least):
         raise InvalidOption(f"{name}={value!r}: a whole number" + ("" if least is None else f", at least {least}"))
     if abs(value) > _MOST_COUNTED:
@@ -265,7 +265,7 @@ KEEPERS = {APSCHEDULER: "APScheduler", BEAT: "Celery beat", CELERY: "Celery", RA
 Their nominal times or keys are acquired one by one. A job's name is part of the history in the store: it never changes.
 """
 
-_BY_HAND = {
+_HOW_TO_RUN = {
     APSCHEDULER: "scheduler.modify_job({name!r}, next_run_time=datetime.now(UTC))",
     BEAT: "app.send_task(…), with the task of the entry {name!r}",
     CELERY: "app.send_task({name!r})",
@@ -276,9 +276,9 @@ _BY_HAND = {
 
 def name_kept_job(prefix: str, name: str) -> str:
     """Return the name of a job that another program keeps. It never changes; a name that is not allowed is hashed."""
-    whole = f"{prefix}{name}"
-    if len(whole) <= LONGEST_NAME and whole.isprintable() and whole == whole.strip():
-        return whole
+    full_name = f"{prefix}{name}"
+    if len(full_name) <= LONGEST_NAME and full_name.isprintable() and full_name == full_name.strip():
+        return full_name
     return f"{prefix}{hashlib.blake2b(str(name).encode(), digest_size=16).hexdigest()}"
 
 
@@ -335,9 +335,9 @@ class JobSpec:
 
         Only policies that differ from ``STORED_DEFAULTS`` are written, and only expectations that are set.
         """
-        policies = {name: _dump(getattr(self.policies, name)) for name in STORED_DEFAULTS}
+        policies = {name: _as_stored(getattr(self.policies, name)) for name in STORED_DEFAULTS}
         policies = {name: value for name, value in policies.items() if value != STORED_DEFAULTS[name]}
-        expected = {name: _dump(getattr(self, name)) for name in _EXPECTED if getattr(self, name) is not None}
+        expected = {name: _as_stored(getattr(self, name)) for name in _EXPECTATIONS if getattr(self, name) is not None}
         return {
             "name": self.name,
             "function": self.function,
@@ -375,9 +375,9 @@ class JobSpec:
             executor=data["executor"],
             source=data["source"],
             after=After.from_json(data["after"]) if "after" in data else None,
-            **{name: timedelta(microseconds=data[name]) for name in _EXPECTED if name in data},
+            **{name: timedelta(microseconds=data[name]) for name in _EXPECTATIONS if name in data},
         )
-        unknown = (data["policies"].keys() - STORED_DEFAULTS.keys()) | (data.keys() - _PARTS)
+        unknown = (data["policies"].keys() - STORED_DEFAULTS.keys()) | (data.keys() - _KNOWN_PARTS)
         if unknown:
             raise UnknownParts(spec, unknown)
         return spec
@@ -398,7 +398,7 @@ class JobSpec:
     def keeper(self) -> str | None:
         """The program that names the job's runs, where that is not cronsensus."""
         kept = self.source == "runtime" and self.function == self.name
-        return next((who for prefix, who in KEEPERS.items() if kept and self.name.startswith(prefix)), None)
+        return next((program for prefix, program in KEEPERS.items() if kept and self.name.startswith(prefix)), None)
 
     @property
     def has_only_times(self) -> bool:
@@ -420,8 +420,8 @@ class JobSpec:
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-_PARTS = frozenset({
-    "name", "function", "trigger", "args", "kwargs", "policies", "executor", "source", "after", *_EXPECTED,
+_KNOWN_PARTS = frozenset({
+    "name", "function", "trigger", "args", "kwargs", "policies", "executor", "source", "after", *_EXPECTATIONS,
 })  # fmt: skip
 
 
@@ -431,7 +431,7 @@ def no_run_by_hand(job: str) -> InvalidOption:
         if job.startswith(prefix):
             return InvalidOption(
                 f"{program} names the runs of {job!r}, and runs them in the programs that have it: nobody else can "
-                f"make a run of it; in one of these: {_BY_HAND[prefix].format(name=job.removeprefix(prefix))}"
+                f"make a run of it; in one of these: {_HOW_TO_RUN[prefix].format(name=job.removeprefix(prefix))}"
             )
     return InvalidOption(
         f"{job!r} stands for a guarded function, which runs where it is called: nobody else can make a run of it; call "
@@ -461,7 +461,7 @@ class UnknownParts(InvalidOption):
         )
 
 
-def _dump(value: Any) -> Any:
+def _as_stored(value: Any) -> Any:
     return value // timedelta(microseconds=1) if isinstance(value, timedelta) else value
 
 
@@ -485,9 +485,11 @@ def check_name(name: Any, *, what: str = "job name") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Era:
-    """A stretch of a job's life under one trigger: nominal times after ``since``, up to the next era's ``since``.
+    """A part of a job's life under one trigger: nominal times after ``since``, up to the next era's ``since``.
 
-    ``after``: the upstreams of its occurrences in that time.
+    Attributes:
+        revision: of the definition that began it.
+        after: the upstreams of its occurrences in that time.
     """
 
     since: datetime
@@ -498,7 +500,7 @@ class Era:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A stretch of time, from ``start`` (included) to ``end`` (included; ``None`` while it lasts)."""
+    """A span of time, from ``start`` (included) to ``end`` (included; ``None`` while it lasts)."""
 
     start: datetime
     end: datetime | None
@@ -568,7 +570,7 @@ class JobView:
     waiting_until: datetime | None = None
 
 
-def check_different(specs: Iterable[JobSpec]) -> None:
+def check_unique_names(specs: Iterable[JobSpec]) -> None:
     """Raise ``DuplicateJob`` if two of ``specs`` have the same name."""
     names: set[str] = set()
     for spec in specs:

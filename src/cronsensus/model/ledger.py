@@ -57,8 +57,8 @@ class Loss:
     @property
     def details(self) -> dict[str, str]:
         """Return the stretch, as the trail keeps it."""
-        known = {} if self.since is None else {"from": format_instant(self.since)}
-        return known | {"until": format_instant(self.until)}
+        since = {} if self.since is None else {"from": format_instant(self.since)}
+        return since | {"until": format_instant(self.until)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Identity:
 
     Attributes:
         id: a random text.
-        since: when the store began, so that its ledger tells of nothing earlier; ``None``: that is lost.
+        since: when the store was made; its ledger has nothing earlier. ``None``: that is lost.
     """
 
     id: str

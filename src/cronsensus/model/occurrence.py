@@ -57,9 +57,9 @@ def idempotency_key(namespace: str, job: str, key: str, scheduled_for: datetime 
 
 def too_old(job: str, scheduled_for: datetime | None, horizon: datetime) -> OccurrenceTooOld:
     """Return the error for a nominal time at or below the pruned horizon."""
-    asked = "" if scheduled_for is None else f" at {format_instant(scheduled_for)}"
+    at_text = "" if scheduled_for is None else f" at {format_instant(scheduled_for)}"
     return OccurrenceTooOld(
-        f"{job!r}{asked}: everything up to {format_instant(horizon)} may have been pruned, so it cannot be proved "
+        f"{job!r}{at_text}: everything up to {format_instant(horizon)} may have been pruned, so it cannot be proved "
         "that it never ran; take a later time"
     )
 

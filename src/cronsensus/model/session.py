@@ -25,10 +25,10 @@ def check_text(text: str, longest: int, *, what: str) -> None:
     """
     try:
         text.encode()
-        possible = len(text) <= longest and "\0" not in text
+        is_storable = len(text) <= longest and "\0" not in text
     except UnicodeEncodeError:
-        possible = False
-    if not possible:
+        is_storable = False
+    if not is_storable:
         shown = text if len(text) <= 60 else text[:60] + "…"
         raise InvalidOption(f"{what} {shown!r}: use at most {longest} characters, without NUL and half characters")
 
@@ -90,7 +90,7 @@ class Renewal:
         alive: ``False``: the session is dead for good, and its runs and locks are lost.
         lease: the length of the lease from ``now`` on; zero for a dead session.
         cancel: occurrences of this session that are asked to stop: id → reason.
-        drain: an operator asked the node to finish what it runs and take nothing new.
+        drain: an operator asked the node to drain: to finish its runs and claim nothing new.
         now: the store's clock.
         beats: how often the session was renewed, this time included, as far as the store knows: less than the caller's
             own count means that the store lost a moment. 0: it knows no such session.

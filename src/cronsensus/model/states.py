@@ -1,4 +1,4 @@
-"""The states of an occurrence, drawn once.
+"""The states of an occurrence, and the transitions between them.
 
 ::
 
@@ -18,7 +18,7 @@ from cronsensus.errors import InvalidTransition
 
 
 class State(StrEnum):
-    """Where an occurrence stands; the final ones are verdicts of the ledger."""
+    """The state of an occurrence; the final ones are verdicts of the ledger."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -45,7 +45,7 @@ TRANSITIONS: dict[State, frozenset[State]] = {
 }
 ACTIVE = frozenset({State.PENDING, State.RUNNING})
 UNWELL = frozenset({State.FAILED, State.MISSED, State.CANCELLED})
-"""Final states that somebody may want to be told of."""
+"""Final states that are no success: worth an alert."""
 
 
 def require_transition(old: State, new: State, *, what: str) -> None:

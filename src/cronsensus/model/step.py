@@ -27,7 +27,7 @@ class GiveBack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Want:
-    """The work that a step asks for.
+    """The work that a step is to claim.
 
     Attributes:
         limit: most claims to start at once.

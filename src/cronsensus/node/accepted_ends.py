@@ -26,8 +26,8 @@ Key = tuple[int, int]
 
 class _AcceptedEnd(NamedTuple):
     at: float
-    what: End | GiveBack
-    text: int
+    end: End | GiveBack
+    characters: int
 
 
 class AcceptedEnds:
@@ -51,48 +51,48 @@ class AcceptedEnds:
         """Return the runs whose end is still known."""
         return set(self._ends)
 
-    def remember_end(self, key: Key, what: End | GiveBack) -> None:
+    def remember_end(self, key: Key, end: End | GiveBack) -> None:
         """Remember that the store has just accepted an end."""
         now = self._clock.monotonic()
         if key in self._ends:
             self.pop_end(key)
-        accepted = _AcceptedEnd(now, what, _text_length(what))
+        accepted = _AcceptedEnd(now, end, _text_length(end))
         self._ends[key] = accepted
-        if isinstance(what, End) and isinstance(what.then, Final):
-            self._final_ends[key[0]] = what
+        if isinstance(end, End) and isinstance(end.then, Final):
+            self._final_ends[key[0]] = end
         self._order.append((now, key))
-        self._text += accepted.text
+        self._text += accepted.characters
         while self._order and (
             now - self._order[0][0] > ENDS_KEPT or self._text > MOST_TEXT_CHARACTERS or len(self._order) > MOST_ENDS
         ):
             at, oldest = self._order.popleft()
-            found = self._ends.get(oldest)
-            if found is not None and found.at == at:
+            remembered = self._ends.get(oldest)
+            if remembered is not None and remembered.at == at:
                 self.pop_end(oldest)
 
     def accepted_at(self, key: Key) -> float | None:
         """Return when the store accepted the end (monotonic seconds); ``None`` if it is not remembered."""
-        found = self._ends.get(key)
-        return None if found is None else found.at
+        remembered = self._ends.get(key)
+        return None if remembered is None else remembered.at
 
     def has_ended(self, occurrence: int, session: str) -> bool:
         """Whether the store has accepted a final end of an occurrence from this session."""
-        found = self._final_ends.get(occurrence)
-        return found is not None and found.session == session
+        remembered = self._final_ends.get(occurrence)
+        return remembered is not None and remembered.session == session
 
     def pop_end(self, key: Key) -> End | GiveBack | None:
         """Remove and return the end of a run."""
-        found = self._ends.pop(key, None)
-        if found is None:
+        remembered = self._ends.pop(key, None)
+        if remembered is None:
             return None
-        self._text -= found.text
-        if self._final_ends.get(key[0]) is found.what:
+        self._text -= remembered.characters
+        if self._final_ends.get(key[0]) is remembered.end:
             del self._final_ends[key[0]]
-        return found.what
+        return remembered.end
 
 
-def _text_length(what: End | GiveBack) -> int:
-    if isinstance(what, GiveBack):
+def _text_length(end: End | GiveBack) -> int:
+    if isinstance(end, GiveBack):
         return 0
-    error = 0 if what.error is None else len(what.error.message) + len(what.error.traceback)
-    return len(what.then.result or "" if isinstance(what.then, Final) else "") + error
+    error = 0 if end.error is None else len(end.error.message) + len(end.error.traceback)
+    return len(end.then.result or "" if isinstance(end.then, Final) else "") + error

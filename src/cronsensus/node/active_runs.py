@@ -57,9 +57,9 @@ from cronsensus.timing.clock import Clock
 
 _log = Logger("cronsensus.node")
 
-PAUSE_OF_A_LOOP = 5.0
+LOOP_PAUSE = 5.0
 """Seconds for which an event loop may stand still before that is logged: some servers stop it between start and use."""
-_LOST = "lease lost"
+_LEASE_LOST = "lease lost"
 Admitted = tuple[Claim, Admit]
 """A claim that may start, and what features add to it."""
 
@@ -156,7 +156,7 @@ class ActiveRuns:
     def list_overruns(self) -> list[timedelta | None]:
         """Return how far each run that takes a slot has exceeded its time; ``None`` if its job has no limit.
 
-        For attempts that were given up, single times are not known: the last timeouts, as many, stand for them.
+        For attempts that were given up, single times are not known: as many of the last timeouts are used instead.
         """
         now, given_up = self._clock.monotonic(), self.given_up
         running = [(run.claim.spec, now - run.since) for _, run in self._list_running()]
@@ -192,7 +192,7 @@ class ActiveRuns:
             self._unable_since, self._logged_unable = math.inf, False
         elif math.isinf(self._unable_since):
             self._unable_since = now
-        elif now - self._unable_since >= PAUSE_OF_A_LOOP and not self._logged_unable:
+        elif now - self._unable_since >= LOOP_PAUSE and not self._logged_unable:
             self._logged_unable = True
             _log.error(
                 "the event loop that this node was started on does not run any more, so async jobs are left to other "
@@ -218,7 +218,7 @@ class ActiveRuns:
         with self._lock:
             held, reserved = list(self._held.items()), self.reserved.list_keys(session)
         return reserved | {
-            key: one.since for key, one in held if one.claim.session == session and not _is_open_ended(one)
+            key: claim.since for key, claim in held if claim.claim.session == session and not _is_open_ended(claim)
         }
 
     def bound_run_count(self, session: str) -> tuple[int, int]:
@@ -230,7 +230,7 @@ class ActiveRuns:
     def count_claims(self, session: str) -> int:
         """Return how many claims ``session`` may have, as far as is known here."""
         with self._lock:
-            held = sum(one.claim.session == session for one in self._held.values())
+            held = sum(claim.claim.session == session for claim in self._held.values())
             return held + len(self.reserved.list_keys(session)) + len(self.report.owed)
 
     def receive_ending(self, call: Call, ending: Ending) -> None:
@@ -275,7 +275,7 @@ class ActiveRuns:
         runs = [run for _, run in self._list_running() if run.claim.session == lease.session]
         runs = [run for run in runs if not run.call.run.lease_lost.is_set()]
         for run in runs:
-            self._interrupt_run(run, _LOST, lease_lost=True)
+            self._interrupt_run(run, _LEASE_LOST, lease_lost=True)
         return len(runs)
 
     def stop_all(self, reason: str) -> None:
@@ -519,18 +519,18 @@ class ActiveRuns:
         """Release a claim whose run has not started."""
         self.report.record_release(claim, None)
 
-    def fail_unknown_claim(self, claim: Claim, why: str) -> None:
+    def fail_unknown_claim(self, claim: Claim, reason: str) -> None:
         """Fail a claim that may have run here, and whose job must not run twice."""
-        self.end_claim(claim, Final(State.FAILED, f"{Reason.CRASHED}: {why}"))
+        self.end_claim(claim, Final(State.FAILED, f"{Reason.CRASHED}: {reason}"))
 
-    def disown_run(self, key: Key, why: str) -> Claim | None:
+    def disown_run(self, key: Key, reason: str) -> Claim | None:
         """Stop a run that the store does not list for this session; return its claim, unless it had ended."""
         if (claim := self._withdraw_claim(key)) is not None:
             return claim
         held = self._held.get(key)
         if not isinstance(held, Running):
             return None
-        self._interrupt_run(held, f"{_LOST}: {why}", lease_lost=True)
+        self._interrupt_run(held, f"{_LEASE_LOST}: {reason}", lease_lost=True)
         return held.claim
 
     def _withdraw_waiting(self, key: Key) -> Waiting | None:
@@ -551,9 +551,9 @@ class ActiveRuns:
         """Decide what becomes of the runs that are active when the node ends."""
         self.collect_endings()
         self.reserved.stop_starting()
-        for key, one in self._list_held():
-            if isinstance(one, Waiting) and self._withdraw_waiting(key) is not None:
-                self.release_claim(one.claim)
+        for key, held in self._list_held():
+            if isinstance(held, Waiting) and self._withdraw_waiting(key) is not None:
+                self.release_claim(held.claim)
         self.release_waiting()
         for key, run in self._list_running():
             self._cut_off(run.call, crashed=run.call.run.lease_lost.is_set())
@@ -589,28 +589,32 @@ class ActiveRuns:
             del self._held[key]  # last, so that at every moment it is listed as running, as ended, or as both
 
     def _end_run(self, run: Running, ending: Ending, *, lease_lost: bool) -> None:
-        call, undone = run.call, ending.cut_off and ending.kind == "raised"
+        call, store_failed = run.call, ending.cut_off and ending.kind == "raised"
         may_have_committed = call.run.may_have_committed
-        if not (lease_lost or undone or (ending.kind == "cancelled" and (ending.cut_off or run.interrupted))):
+        if not (lease_lost or store_failed or (ending.kind == "cancelled" and (ending.cut_off or run.interrupted))):
             end = decide_end(call.claim, ending)
             self.report.record_end(call.claim, end, call.run.raised, may_have_committed=may_have_committed)
             return
-        may_have_committed = may_have_committed and undone
+        may_have_committed = may_have_committed and store_failed
         if ending.begun:
-            why = _describe_failure(ending) if undone else None
-            self._cut_off(call, crashed=lease_lost or undone, why=why, may_have_committed=may_have_committed)
+            reason = _describe_failure(ending) if store_failed else None
+            self._cut_off(
+                call, crashed=lease_lost or store_failed, reason=reason, may_have_committed=may_have_committed
+            )
         else:
             self.report.record_release(call.claim, None, may_have_committed=may_have_committed)
 
-    def _cut_off(self, call: Call, *, crashed: bool, why: str | None = None, may_have_committed: bool = False) -> None:
+    def _cut_off(
+        self, call: Call, *, crashed: bool, reason: str | None = None, may_have_committed: bool = False
+    ) -> None:
         """Decide what becomes of a run that its node cuts off."""
-        claim, why = call.claim, why or call.run.cancel_reason or "the node stops"
-        end = decide_cut_off(claim, why)
+        claim, reason = call.claim, reason or call.run.cancel_reason or "the node stops"
+        end = decide_cut_off(claim, reason)
         if end is None:
             # It counts as started: a job that makes its nodes lose their lease would otherwise be retried for ever.
             cut: Cut = "crashed" if crashed else "stopped"
             self.report.record_release(claim, cut, may_have_committed=may_have_committed)
-            self._run_log.log_release(claim, why)
+            self._run_log.log_release(claim, reason)
         else:
             self.report.record_end(claim, end, may_have_committed=may_have_committed)
 
@@ -628,5 +632,5 @@ def _is_open_ended(held: Waiting | Running) -> bool:
 
 def _describe_failure(ending: Ending) -> str:
     error = ending.error
-    what = "" if error is None else f": {error.type}: {error.message}"
-    return f"the store failed under it{what}"
+    details = "" if error is None else f": {error.type}: {error.message}"
+    return f"the store failed under it{details}"

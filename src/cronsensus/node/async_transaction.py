@@ -153,7 +153,7 @@ async def _wait_until_over(future: Future[Any]) -> asyncio.CancelledError | None
             await asyncio.wait([over])
         except asyncio.CancelledError as error:
             cancelled = error
-    over.exception()  # seen, so that asyncio does not complain; the caller asks ``future``
+    over.exception()  # read, so that asyncio does not complain; the caller reads ``future``
     return cancelled
 
 

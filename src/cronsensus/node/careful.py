@@ -28,36 +28,36 @@ class Careful(NamedTuple):
         results_alone: the next step has results and nothing else.
         most: how many plans go into a step.
         set_aside: jobs that are not planned for a while: id, revision, and until when (monotonic seconds).
-        behind: ids of jobs that come after the others.
+        deferred: ids of jobs that come after the others.
     """
 
     results_alone: bool = False
     most: int = MOST_PLANS
     set_aside: tuple[tuple[int, int, float], ...] = ()
-    behind: frozenset[int] = frozenset()
+    deferred: frozenset[int] = frozenset()
 
     def choose_jobs(self, jobs: Sequence[JobState], now: float) -> tuple[Sequence[JobState], bool]:
         """Return the jobs to plan in a step, and whether others are left."""
         if self.set_aside:
-            aside = {(job, revision) for job, revision, until in self.set_aside if now < until}
-            jobs = [job for job in jobs if (job.id, job.revision) not in aside]
-        if self.behind:
-            jobs = sorted(jobs, key=lambda job: job.id in self.behind)
+            aside_keys = {(job, revision) for job, revision, until in self.set_aside if now < until}
+            jobs = [job for job in jobs if (job.id, job.revision) not in aside_keys]
+        if self.deferred:
+            jobs = sorted(jobs, key=lambda job: job.id in self.deferred)
         return jobs[: self.most], len(jobs) > self.most
 
-    def after_failure(self, plans: Sequence[Plan], now: float, *, passing: bool) -> Careful:
-        """Return the state after a step with these plans failed; ``passing``: for a temporary reason."""
+    def after_failure(self, plans: Sequence[Plan], now: float, *, temporary: bool) -> Careful:
+        """Return the state after a step with these plans failed; ``temporary``: for a temporary reason."""
         if len(plans) != 1:
             return self._replace(most=len(plans) // 2) if plans else self
-        if passing:
-            return self._replace(most=1, behind=self.behind | {plans[0].job_id})
-        still = tuple(entry for entry in self.set_aside if now < entry[2])
-        return self._replace(set_aside=(*still, (plans[0].job_id, plans[0].revision, now + SET_ASIDE_SECONDS)))
+        if temporary:
+            return self._replace(most=1, deferred=self.deferred | {plans[0].job_id})
+        still_aside = tuple(entry for entry in self.set_aside if now < entry[2])
+        return self._replace(set_aside=(*still_aside, (plans[0].job_id, plans[0].revision, now + SET_ASIDE_SECONDS)))
 
     def after_answer(self, plans: Iterable[Plan]) -> Careful:
         """Return the state after the store carried out plans, or another node was faster."""
-        behind = self.behind - {each.job_id for each in plans}
-        return self._replace(most=min(MOST_PLANS, 2 * self.most), behind=behind)
+        deferred = self.deferred - {each_plan.job_id for each_plan in plans}
+        return self._replace(most=min(MOST_PLANS, 2 * self.most), deferred=deferred)
 
 
 def plans_of(

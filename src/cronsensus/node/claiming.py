@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 from cronsensus.errors import StoreError
-from cronsensus.membership.lease import Asked, SessionLease
+from cronsensus.membership.lease import LeaseRequest, SessionLease
 from cronsensus.model.claim_order import ignores_classes
 from cronsensus.model.job import JobSpec, is_internal
 from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter
@@ -36,7 +36,7 @@ from cronsensus.timing.clock import Clock
 _log = Logger("cronsensus.node")
 
 PAGE = 200
-UNRECORDED = "the store forgot how it ended, and this node does not know any more"
+END_UNKNOWN = "the store forgot how it ended, and this node does not know any more"
 
 
 class Claiming:
@@ -87,16 +87,16 @@ class Claiming:
             return tuple(self._registry)
         return tuple(name for name, entry in self._registry.items() if entry.executor not in unable)
 
-    def carry_out_step(self, lease: SessionLease, decided: Work | Firing, sample: ClockSample | None = None) -> Done:
+    def carry_out_step(self, lease: SessionLease, decision: Work | Firing, sample: ClockSample | None = None) -> Done:
         """Carry out a decision in a single step of the store, and start the claims that it won.
 
         A claim made ahead of its time starts when it is due, by the better of two samples of the store's clock: that of
         the last look, and that of the claim itself.
         """
-        want = self._wanted_claims(lease, decided) if lease.is_trusted else None
-        with self._active_runs.open_report() if isinstance(decided, Work) else nullcontext(Step()) as report:
-            step = replace(report, plans=() if isinstance(decided, Work) else decided.plans, want=want)
-            asked = lease.note_request()
+        want = self._wanted_claims(lease, decision) if lease.is_trusted else None
+        with self._active_runs.open_report() if isinstance(decision, Work) else nullcontext(Step()) as report:
+            step = replace(report, plans=() if isinstance(decision, Work) else decision.plans, want=want)
+            request = lease.note_request()
             try:
                 done = self._store.step(lease.session, step)
             except StoreError:
@@ -106,12 +106,12 @@ class Claiming:
                     # its long lease would be trusted.
                     self._answers_lost = True
                     self._active_runs.doubt_claims()
-                    lease.shorten_trust(asked, self._settings.lease)
+                    lease.shorten_trust(request, self._settings.lease)
                 raise
         received_at = self._clock.monotonic()
         if done.claims:
             self._claims += 1
-            lease.confirm_claim(asked, self._settings.lease)
+            lease.confirm_claim(request, self._settings.lease)
         self._active_runs.accept_report(report, done)
         if done.lost:
             _log.warning("session %s is lost: stopping its runs and going on as a new one", lease.session)
@@ -122,18 +122,18 @@ class Claiming:
             self._store.notify()
         return done
 
-    def _wanted_claims(self, lease: SessionLease, decided: Work | Firing) -> Want | None:
+    def _wanted_claims(self, lease: SessionLease, decision: Work | Firing) -> Want | None:
         """Return what to claim; ``None`` to claim nothing."""
         want = Want(
-            limit=decided.want,
+            limit=decision.want,
             functions=self.list_functions(),
             lease=self._settings.lease,
-            ahead=decided.ahead,
+            ahead=decision.ahead,
             oldest=ignores_classes(lease.session, self._claims),
         )
-        if isinstance(decided, Work):
-            want = replace(want, reserve=decided.reserve, nodes=decided.nodes)
-        elif decided.internal:
+        if isinstance(decision, Work):
+            want = replace(want, reserve=decision.reserve, nodes=decision.nodes)
+        elif decision.internal:
             want = replace(want, limit=len(self.internal_functions), functions=self.internal_functions)
         return want if want.limit or want.reserve else None
 
@@ -182,8 +182,8 @@ class Claiming:
 
     def _note_if_forgotten(self, claim: Claim, lease: SessionLease) -> None:
         if self._active_runs.accepted_ends.has_ended(claim.id, lease.session):
-            why = f"it gave occurrence {claim.id} of {claim.job!r} again, whose end it had accepted"
-            self.on_forgotten(why, claim.claimed_at)
+            sign = f"it gave occurrence {claim.id} of {claim.job!r} again, whose end it had accepted"
+            self.on_forgotten(sign, claim.claimed_at)
 
     @staticmethod
     def _start_time(claim: Claim, claimed_by: float, sample: ClockSample | None) -> float:
@@ -193,17 +193,21 @@ class Claiming:
         at = ClockSample(claim.claimed_at, claimed_by).time_of(claim.due_at)
         return at if sample is None else min(at, sample.time_of(claim.due_at))
 
-    def adopt_unknown_claims(self, lease: SessionLease, view: View, asked: Asked) -> None:
+    def adopt_unknown_claims(self, lease: SessionLease, view: View, request: LeaseRequest) -> None:
         """Start the claims of a step whose answer was lost, if ``view`` shows any."""
-        if self._answers_lost and (mine := self._overlooked_session(lease, view)) is not None:
+        if self._answers_lost and (own_session := self._overlooked_session(lease, view)) is not None:
             # That claim made the lease short, even if a later answer reported a long one.
-            lease.shorten_trust(asked, mine.expires_in)
+            lease.shorten_trust(request, own_session.expires_in)
             self.adopt_lost(lease)
 
     def _overlooked_session(self, lease: SessionLease, view: View) -> SessionView | None:
         """Return this session if it holds more than this node knows of."""
-        mine = next((holder for holder in view.holders if holder.id == lease.session), None)
-        return mine if mine is not None and mine.holds > self._active_runs.count_claims(lease.session) else None
+        own_session = next((holder for holder in view.holders if holder.id == lease.session), None)
+        return (
+            own_session
+            if own_session is not None and own_session.holds > self._active_runs.count_claims(lease.session)
+            else None
+        )
 
     def adopt_lost(self, lease: SessionLease) -> None:
         """Start the claims of a step whose answer never came."""
@@ -224,8 +228,8 @@ class Claiming:
             if (claim.id, claim.token) not in keys:
                 continue
             if claim.spec.policies.on_crash == "fail" and not self._answers_lost:
-                _log.warning("occurrence %d of %r is not run again: %s", claim.id, claim.job, UNRECORDED)
-                self._active_runs.fail_unknown_claim(claim, UNRECORDED)
+                _log.warning("occurrence %d of %r is not run again: %s", claim.id, claim.job, END_UNKNOWN)
+                self._active_runs.fail_unknown_claim(claim, END_UNKNOWN)
                 continue
             _log.warning("occurrence %d of %r is held by this node, which did not know of it", claim.id, claim.job)
             self._start_adopted(claim, lease)
@@ -252,9 +256,9 @@ class Claiming:
 
 def read_unknown_claims(store: Store, session: str, known: Collection[tuple[int, int]]) -> Iterator[Claim]:
     """Yield the claims of ``session`` whose (occurrence, token) this node does not know."""
-    mine = OccurrenceFilter(states=(State.RUNNING,), session=session)
+    of_session = OccurrenceFilter(states=(State.RUNNING,), session=session)
     page: list[Occurrence] = []
-    while page := store.occurrences(mine, after=page[-1].id if page else None, limit=PAGE):
+    while page := store.occurrences(of_session, after=page[-1].id if page else None, limit=PAGE):
         for occurrence in page:
             job = store.job(occurrence.job) if (occurrence.id, occurrence.token) not in known else None
             if job is not None:

@@ -22,7 +22,7 @@ from datetime import datetime, timedelta
 from cronsensus.model.job import JobState, is_internal
 from cronsensus.node.backoff import MOST_DOUBLINGS, random_share
 from cronsensus.node.careful import plans_of
-from cronsensus.node.lead_time import SLACK, ClockSample
+from cronsensus.node.lead_time import EARLY_SLACK, ClockSample
 from cronsensus.node.reserving import plan_reserve, release_or_gather
 from cronsensus.node.situation import (
     Adopt,
@@ -39,7 +39,7 @@ from cronsensus.node.situation import (
 from cronsensus.node.turn_order import is_in_front, next_sweep, seconds_to_lookout, turn_of
 from cronsensus.stores.values import NO_DELAY, View
 
-INSTANT = 1e-6
+SHORTEST_SLEEP = 1e-6
 """Shortest sleep, in seconds: no clock is more precise."""
 SHARED_FROM = 8
 """From this many occurrences fired at once, a node claims only its share and leaves the rest to others."""
@@ -56,16 +56,16 @@ LOOKS_APART = 0.1
 """Least seconds between two looks for notifications."""
 DEFERRED_LOOK_SECONDS = (0.05, 0.1)
 """Least and most seconds between a notification and the look of a node that defers to those in front."""
-AFTER_A_LOST_RACE = 0.01
+LOST_RACE_PAUSE = 0.01
 """Seconds until a node looks again at a job that another node fired; doubles with each round in a row that brings no
 work."""
 TAKEOVER_ROUND_TRIPS = 8
 """How many round trips earlier a node looks at what others run: a takeover takes ten of them, beside its waits."""
-CLOCK_SET = timedelta(seconds=5)
+CLOCK_SET_BY = timedelta(seconds=5)
 """If a store's clock moved by this much more or less than the elapsed time, it was set."""
-TIDY = 600.0
+RECLAIM_EVERY = 600.0
 """Most seconds between two calls of ``reclaim``: no view contains a dead session that holds nothing."""
-HOUSEKEEPING = 3600.0
+PRUNE_EVERY = 3600.0
 """Seconds between two rounds of pruning."""
 
 
@@ -90,8 +90,8 @@ def next_step(memory: Memory, facts: Facts, now: float, *, worked: bool = False)
         return Sleep(0.0), memory
     if facts.in_doubt:
         return Adopt(), memory
-    if not facts.draining and now >= memory.look_at - INSTANT:
-        if (wait := memory.herd.waits_for_slots(facts.free_slots, now)) > INSTANT:
+    if not facts.draining and now >= memory.look_at - SHORTEST_SLEEP:
+        if (wait := memory.herd.waits_for_slots(facts.free_slots, now)) > SHORTEST_SLEEP:
             return Sleep(0.0 if facts.unsettled else wait), memory
         return Look(_lead_seconds(memory), memory.herd.job_limit(facts.free_slots), memory.herd.partition), memory
     if facts.unsettled:
@@ -102,7 +102,7 @@ def next_step(memory: Memory, facts: Facts, now: float, *, worked: bool = False)
 
 def _lead_seconds(memory: Memory) -> timedelta:
     """Return how long before its due time a job may be decided now."""
-    return timedelta(seconds=memory.lead.seconds + SLACK)
+    return timedelta(seconds=memory.lead.seconds + EARLY_SLACK)
 
 
 def _look_when_woken(memory: Memory, facts: Facts, now: float) -> float:
@@ -127,22 +127,24 @@ def _claim_count(memory: Memory, facts: Facts) -> int:
     return facts.free_slots if reacts or takes_next else 0
 
 
-def note_work(memory: Memory, facts: Facts, now: float, *, want: int, claimed: int, again: bool) -> Memory:
+def note_work(memory: Memory, facts: Facts, now: float, *, want: int, claimed: int, pending_again: bool) -> Memory:
     """Update the memory after ``Work``.
 
     Args:
         memory: as it was before.
         facts: as they are now.
         now: monotonic seconds.
-        want: how many runs it asked for, without those to reserve.
+        want: how many runs it wanted to claim, without those to reserve.
         claimed: how many were claimed.
-        again: whether an occurrence that this step reported is pending again, sooner than any look has shown.
+        pending_again: whether an occurrence that this step reported is pending again, sooner than any look has shown.
     """
     exhausted = memory.backlog and claimed < want
     return replace(
         memory,
         # With notifications of new work, the end of a run changes only this node's free slots, so it needs no look.
-        look_at=min(memory.look_at, now) if again or exhausted or not facts.hears_notifications else memory.look_at,
+        look_at=min(memory.look_at, now)
+        if pending_again or exhausted or not facts.hears_notifications
+        else memory.look_at,
         backlog=claimed >= want if want else memory.backlog or claimed > 0,
         careful=memory.careful._replace(results_alone=False),
         pace=None if memory.pace is None else memory.pace._replace(worked_at=now),
@@ -154,14 +156,14 @@ def note_work(memory: Memory, facts: Facts, now: float, *, want: int, claimed: i
 
 def note_look(memory: Memory, view: View, asked_at: float, received_at: float) -> Memory:
     """Update the memory after a look that was requested and answered at these times."""
-    at, took = (asked_at + received_at - view.age) / 2, received_at - asked_at
+    at, seconds = (asked_at + received_at - view.age) / 2, received_at - asked_at
     return replace(
         memory,
         looked_at=at,
-        look_took=took,
+        look_took=seconds,
         sample=ClockSample(view.now, at),
         nodes=max(1, len(view.sessions)),
-        lead=memory.lead.after_look(took - view.age),
+        lead=memory.lead.after_look(seconds - view.age),
         absences=memory.absences.update_absences(view, asked_at, received_at),
     )
 
@@ -174,26 +176,26 @@ def clock_set(before: Memory, after: Memory) -> timedelta:
     """
     if before.sample is None or after.sample is None:
         return timedelta(0)
-    by = after.sample.now - before.sample.now - timedelta(seconds=after.looked_at - before.looked_at)
-    unknown = timedelta(seconds=(before.look_took + after.look_took) / 2)
-    return by if abs(by) > CLOCK_SET + unknown else timedelta(0)
+    shift = after.sample.now - before.sample.now - timedelta(seconds=after.looked_at - before.looked_at)
+    uncertainty = timedelta(seconds=(before.look_took + after.look_took) / 2)
+    return shift if abs(shift) > CLOCK_SET_BY + uncertainty else timedelta(0)
 
 
 def plan_firing(memory: Memory, view: View, facts: Facts, now: float) -> Firing:
     """Decide which plans to send, of the jobs whose turn has come here, and how many runs to claim with them."""
     if memory.herd.begins_herd(view):
         return Firing(want=facts.free_slots if view.backlog else 0)
-    ready = [job for job in view.jobs if _turn_to_fire(memory, view, facts, job, SLACK) <= view.now]
+    ready = [job for job in view.jobs if _turn_to_fire(memory, view, facts, job, EARLY_SLACK) <= view.now]
     selected, more_due = memory.careful.choose_jobs(ready, now)
     plans, not_planned = plans_of(selected, view.now)
     planned = sum(len(plan.awake) for plan in plans)
-    soon = any(job.due_at is not None and job.due_at > view.now for job in selected)
-    waits = view.backlog or any(is_internal(job.spec.name) for job in selected)
+    any_ahead = any(job.due_at is not None and job.due_at > view.now for job in selected)
+    any_waiting = view.backlog or any(is_internal(job.spec.name) for job in selected)
     return Firing(
         plans=plans,
         want=_fair_part(planned, view, facts.free_slots) if planned or view.backlog else 0,
-        internal=facts.internal and not facts.free_slots and waits,
-        ahead=_lead_seconds(memory) if soon else NO_DELAY,
+        internal=facts.internal and not facts.free_slots and any_waiting,
+        ahead=_lead_seconds(memory) if any_ahead else NO_DELAY,
         more_due=more_due,
         not_planned=not_planned,
     )
@@ -230,9 +232,9 @@ def plan_upkeep(memory: Memory, view: View, facts: Facts, now: float) -> tuple[U
         others = [holder.id for holder in view.holders if holder.id != facts.session]
         dead = tuple(session for session in others if session in facts.gone or memory.absences.is_gone(session))
     overdue = any(holder.expires_in <= timedelta(0) for holder in view.holders)
-    prune = now - memory.pruned_at > HOUSEKEEPING
+    prune = now - memory.pruned_at > PRUNE_EVERY
     sweep = view.parked and is_in_front(facts.session, view.sessions, view.now)
-    if not dead and not overdue and now - memory.reclaimed_at < TIDY:
+    if not dead and not overdue and now - memory.reclaimed_at < RECLAIM_EVERY:
         return Upkeep(None, prune, sweep), memory
     return Upkeep(dead, prune, sweep), replace(memory, reclaimed_at=now)
 
@@ -241,7 +243,15 @@ def plan_upkeep(memory: Memory, view: View, facts: Facts, now: float) -> tuple[U
 
 
 def set_alarm(
-    memory: Memory, view: View, facts: Facts, now: float, *, firing: Firing, fired: Fired, took: float, again: bool
+    memory: Memory,
+    view: View,
+    facts: Facts,
+    now: float,
+    *,
+    firing: Firing,
+    fired: Fired,
+    firing_seconds: float,
+    look_at_once: bool,
 ) -> Memory:
     """Update the memory after ``plan_firing``, and set the alarm: the moment of the next look.
 
@@ -252,8 +262,8 @@ def set_alarm(
         now: monotonic seconds.
         firing: what was planned.
         fired: the result.
-        took: how many seconds firing took.
-        again: look at once.
+        firing_seconds: how many seconds firing took.
+        look_at_once: look at once.
     """
     herd, herd_goes_on = memory.herd.advance_herd(view, facts.session, now, won=len(fired.won), lost=fired.lost)
     memory = replace(
@@ -262,13 +272,13 @@ def set_alarm(
         backlog=view.backlog or fired.created > fired.claimed,
         misses=memory.misses + 1 if (fired.lost or view.backlog) and not (fired.won or fired.claimed) else 0,
         careful=memory.careful.after_answer(firing.plans) if firing.plans else memory.careful,
-        lead=memory.lead.measured_after(memory.look_took + took) if firing.ahead > NO_DELAY else memory.lead,
+        lead=memory.lead.measured_after(memory.look_took + firing_seconds) if firing.ahead > NO_DELAY else memory.lead,
         active_at=now if view.holders or view.jobs or view.backlog else memory.active_at,
     )
     # If a store could not answer from a single moment, its answer has a next due time in the past.
     due = [view.next_job, *(plan.next_due for plan in fired.won)]
     is_due = any(at is not None and at <= view.now for at in due)
-    if again or herd_goes_on or is_due or firing.more_due:
+    if look_at_once or herd_goes_on or is_due or firing.more_due:
         return replace(memory, look_at=now)
     waits, coming = _seconds_to_turns(memory, view, facts, fired)
     memory = replace(memory, defers=facts.hears_notifications and not is_in_front(facts.session, view.sessions, coming))
@@ -290,15 +300,15 @@ def _seconds_to_turns(memory: Memory, view: View, facts: Facts, fired: Fired) ->
     unclaimed = fired.created > fired.claimed
     starts = [occurrence.due_at for plan in fired.won for occurrence in plan.awake] if unclaimed else []
     for instants, lead in (([view.next_job, *due], memory.lead.seconds), ([view.next_pending, *starts], 0.0)):
-        before = timedelta(seconds=lead if facts.free_slots else 0.0)
+        lead_time = timedelta(seconds=lead if facts.free_slots else 0.0)
         turns += [
-            turn_of(facts.session, view.sessions, at, lead=before, hears_notifications=facts.hears_notifications)
+            turn_of(facts.session, view.sessions, at, lead=lead_time, hears_notifications=facts.hears_notifications)
             for at in instants
             if at is not None and at > view.now
         ]
-    known = [view.next_job, view.next_pending, *due, *starts, *(job.due_at for job in not_fired)]
-    coming = min((at for at in known if at is not None and at > view.now), default=None)
-    return [max(0.0, (at - view.now).total_seconds()) for at in turns], coming
+    known_times = [view.next_job, view.next_pending, *due, *starts, *(job.due_at for job in not_fired)]
+    next_time = min((at for at in known_times if at is not None and at > view.now), default=None)
+    return [max(0.0, (at - view.now).total_seconds()) for at in turns], next_time
 
 
 def _seconds_to_other_reasons(memory: Memory, view: View, facts: Facts, now: float, *, lost: bool) -> list[float]:
@@ -316,7 +326,7 @@ def _seconds_to_other_reasons(memory: Memory, view: View, facts: Facts, now: flo
         waits.append((next_sweep(facts.session, view.sessions, view.now) - view.now).total_seconds())
     if lost:
         # A node that was faster knows when its jobs are due next; this node does not.
-        waits.append(AFTER_A_LOST_RACE * 2.0 ** min(max(0, memory.misses - 1), MOST_DOUBLINGS))
+        waits.append(LOST_RACE_PAUSE * 2.0 ** min(max(0, memory.misses - 1), MOST_DOUBLINGS))
     others = [holder for holder in view.holders if holder.id != facts.session]
     for holder in others:
         # Nodes in front watch the lease of another node's runs; a node that defers only looks after its end.

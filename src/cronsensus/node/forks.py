@@ -1,8 +1,8 @@
-"""A job that forks comes back twice; only the first of the two may speak for it.
+"""End a forked child that returns from a job into the node's code: only the parent may report the run.
 
 A forked child is a copy of the node's process with one thread. It has the node's table of runs, its event loop (with
-the very same descriptor to wait at) and its connections, and nothing of that is its own. So where a job's code comes
-back to ours in another process than it was called in, that process ends. What the child does before is its own affair:
+the very same descriptor to wait at) and its connections, and none of these belongs to it. So if a job's code returns
+to the library in another process than it was called in, that process ends. Before that the child may do anything:
 ``os.fork``, ``multiprocessing``, a daemon.
 """
 
@@ -30,7 +30,7 @@ def leave_if_forked(process: int, error: BaseException | None = None) -> None:
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
     elif error is not None:
         code = 1
-        with contextlib.suppress(BaseException):  # the process ends, and has said what it could
+        with contextlib.suppress(BaseException):  # the process ends, and has reported what it could
             traceback.print_exception(error)
     try:
         if sys.stderr is not None:
@@ -78,7 +78,7 @@ class Stepwise:
         while True:
             leave_if_forked(process)
             try:
-                wanted = step(*arguments)
+                yielded = step(*arguments)
             except StopIteration as end:
                 leave_if_forked(process)
                 return end.value
@@ -87,7 +87,7 @@ class Stepwise:
                 raise
             leave_if_forked(process)
             try:
-                sent = yield wanted
+                sent = yield yielded
             except GeneratorExit:
                 if (close := getattr(steps, "close", None)) is not None:
                     close()
@@ -101,7 +101,7 @@ class Stepwise:
 
 
 def own_selector() -> selectors.BaseSelector:
-    """Return what waits for a loop of ours in this process; in a forked child it ends that child.
+    """Return the selector of a node's own loop; in a forked child its wait ends that child.
 
     A task that a job has made may fork, too, and goes back to the loop by itself.
     """

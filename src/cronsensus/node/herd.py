@@ -16,7 +16,7 @@ MOST_DUE_JOBS = 200
 """Most due jobs of a look."""
 LEAST_DUE_JOBS = 25
 """Least number of jobs that a node fires in a round of a partition, even with few free slots."""
-FULL = 0.05
+SLOTS_WAIT = 0.05
 """Seconds that a node waits for free slots before it fires more of a partition than it can start."""
 
 
@@ -35,7 +35,7 @@ class Herd(NamedTuple):
 
     def waits_for_slots(self, free_slots: int, now: float) -> float:
         """Return how many seconds to wait before firing more."""
-        return self.fired_at + FULL - now if self.partition is not None and free_slots < LEAST_DUE_JOBS else 0.0
+        return self.fired_at + SLOTS_WAIT - now if self.partition is not None and free_slots < LEAST_DUE_JOBS else 0.0
 
     def job_limit(self, free_slots: int) -> int:
         """Return how many jobs to look at."""
@@ -48,9 +48,9 @@ class Herd(NamedTuple):
     def advance_herd(self, view: View, session: str, now: float, *, won: int, lost: int) -> tuple[Herd, bool]:
         """Return the node's part after a look and its firing, and whether it looks again at once."""
         if self.begins_herd(view):
-            known = session in view.sessions
-            part = Partition(view.sessions.index(session), len(view.sessions)) if known else Partition(0, 1)
-            return Herd(part, fired_at=self.fired_at), True
+            is_listed = session in view.sessions
+            partition = Partition(view.sessions.index(session), len(view.sessions)) if is_listed else Partition(0, 1)
+            return Herd(partition, fired_at=self.fired_at), True
         if self.partition is None:
             # If it lost more races than it won, this node is in the way of the partition's own node.
             return Herd(helping=self.helping and view.more and lost <= won), won > 0 and view.more

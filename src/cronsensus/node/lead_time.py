@@ -11,21 +11,21 @@ from datetime import datetime
 from typing import NamedTuple
 
 FIRST_LEAD = 0.010
-LEADS = (0.005, 0.100)
+LEAST_AND_MOST_LEAD = (0.005, 0.100)
 """Least and most seconds before a due time at which a node decides, if the store is near. A pause of the job that comes
 later than that is too late for the run."""
-TRIPS = 9
-"""How many round trips the lead time may last if that is longer: a look, a step of up to five, and ``RESERVE``. So a
+MOST_ROUND_TRIPS = 9
+"""How many round trips the lead time may last if that is longer: a look, a step of up to five, and the reserve. So a
 store that is slow once gets no long lead time, and a distant store gets as much as it needs."""
-LONGEST = 0.9
+LONGEST_LEAD = 0.9
 """The longest lead time of all, in seconds; no store decides further ahead than ``MOST_AHEAD``."""
-SLACK = 0.002
+EARLY_SLACK = 0.002
 """Seconds by which a node may come too early: estimates of the store's clock differ, and another look costs more."""
-RESERVE = 1.5
+RESERVE_FACTOR = 1.5
 """The factor on the time that deciding took lately, as a reserve."""
-FADES = 0.9
+FADE_FACTOR = 0.9
 """The factor on an earlier slow time at each new measurement."""
-LOOKS = 4
+LOOKS_MEASURED = 4
 """The shortest of this many looks measures the distance of the store; a slow one does not."""
 
 
@@ -53,8 +53,8 @@ class LeadTime(NamedTuple):
         looks: seconds until the last looks returned the clock; each is a round trip.
     """
 
-    slowest: float = FIRST_LEAD / RESERVE
-    looks: tuple[float, ...] = (0.0,) * LOOKS
+    slowest: float = FIRST_LEAD / RESERVE_FACTOR
+    looks: tuple[float, ...] = (0.0,) * LOOKS_MEASURED
 
     @property
     def trip_seconds(self) -> float:
@@ -64,14 +64,16 @@ class LeadTime(NamedTuple):
     @property
     def longest_seconds(self) -> float:
         """Return the longest lead time at this distance from the store."""
-        return min(max(LEADS[1], TRIPS * self.trip_seconds), LONGEST)
+        return min(max(LEAST_AND_MOST_LEAD[1], MOST_ROUND_TRIPS * self.trip_seconds), LONGEST_LEAD)
 
     @property
     def seconds(self) -> float:
         """Return the lead time."""
         # With less than a look and a step of one round trip each, a node would only ever look when the job is already
         # due, and so never measure how long deciding takes.
-        return min(max(RESERVE * max(self.slowest, 2 * self.trip_seconds), LEADS[0]), self.longest_seconds)
+        return min(
+            max(RESERVE_FACTOR * max(self.slowest, 2 * self.trip_seconds), LEAST_AND_MOST_LEAD[0]), self.longest_seconds
+        )
 
     def after_look(self, seconds: float) -> LeadTime:
         """Return the lead time after a look whose first round trip took ``seconds``."""
@@ -79,4 +81,4 @@ class LeadTime(NamedTuple):
 
     def measured_after(self, seconds: float) -> LeadTime:
         """Return the lead time after a look and a step took ``seconds``."""
-        return self._replace(slowest=max(seconds, FADES * self.slowest))
+        return self._replace(slowest=max(seconds, FADE_FACTOR * self.slowest))

@@ -11,8 +11,8 @@ from cronsensus.process.logger import Logger
 from cronsensus.stores.base import Store
 
 _log = Logger("cronsensus.node")
-PATIENCE = 60.0
-AFTER_TROUBLE = (0.1, 5.0)
+WAIT_SECONDS = 60.0
+FIRST_AND_LONGEST_PAUSE = (0.1, 5.0)
 """First and longest wait before the store is tried again, seconds."""
 
 
@@ -35,7 +35,7 @@ class Listener:
         troubles, deaf = 0, True
         while not self._stopped.is_set():
             try:
-                notified = self._store.wait(0.0 if deaf else PATIENCE)
+                notified = self._store.wait(0.0 if deaf else WAIT_SECONDS)
                 if (notified or deaf) and not self._stopped.is_set():
                     # From here on notifications arrive; those that were sent before may have been for us.
                     self._on_notification()
@@ -43,12 +43,12 @@ class Listener:
             except StoreError as error:
                 if not troubles:
                     _log.warning("no wake-ups for now, work is found by looking: %s", error)
-                self._stopped.wait(backoff_seconds(troubles, AFTER_TROUBLE, self._registered))
+                self._stopped.wait(backoff_seconds(troubles, FIRST_AND_LONGEST_PAUSE, self._registered))
                 troubles, deaf = troubles + 1, True
             except Exception:  # noqa: BLE001 - logged
                 if not self._stopped.is_set():
                     _log.exception("a mistake in cronsensus; please report it. Work is found by looking meanwhile")
-                self._stopped.wait(PATIENCE)
+                self._stopped.wait(WAIT_SECONDS)
 
     def stop(self) -> None:
         """End ``run``; closes the handle."""

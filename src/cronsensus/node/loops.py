@@ -1,4 +1,4 @@
-"""Which event loops run jobs here? A call that blocks such a loop may wait for itself."""
+"""Track the event loops that run jobs in this process: a call that blocks such a loop may wait for itself."""
 
 from __future__ import annotations
 

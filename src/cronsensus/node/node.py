@@ -9,10 +9,10 @@ from datetime import timedelta
 
 from cronsensus.bus import Bus
 from cronsensus.errors import CronsensusError, StoreError
-from cronsensus.membership.heartbeat import SOONEST, Heartbeat
-from cronsensus.membership.lease import Asked, SessionLease
+from cronsensus.membership.heartbeat import SHORTEST_WAIT, Heartbeat
+from cronsensus.membership.lease import LeaseRequest, SessionLease
 from cronsensus.membership.lease_monitor import LeaseMonitor
-from cronsensus.membership.leaving import LEAVING, ended_within
+from cronsensus.membership.leaving import LEAVING_SECONDS, ended_within
 from cronsensus.membership.liveness import is_dead
 from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.membership.timer import Timer
@@ -38,14 +38,14 @@ from cronsensus.timing.clock import Clock
 
 _log = Logger("cronsensus.node")
 
-AFTER_A_BUG = 1.0
-LONG = 3600.0
+BUG_PAUSE = 1.0
+LONGEST_WATCH = 3600.0
 """Seconds, if there is nothing to watch."""
 FIRST_RENEWAL = 1.0
 """Most seconds that a node on a database server waits for its session's first renewal before it claims anything."""
-STUCK_LOOK = 10.0
+STUCK_CHECK_EVERY = 10.0
 """Seconds between two checks whether the rounds go on."""
-STUCK_LOOKS = 12
+STUCK_CHECKS = 12
 """How many checks in a row find the same round before the node gives up. Not seconds: a process that was frozen for an
 hour has checked once."""
 STOPPING_SECONDS = 2.0
@@ -162,11 +162,11 @@ class Node:
         return Timer(self._clock)
 
     def _make_executors(self, loop: asyncio.AbstractEventLoop | None) -> Mapping[str, Executor]:
-        done, clock, timer = self._receive_ending, self._clock, self._timer
+        on_ending, clock, timer = self._receive_ending, self._clock, self._timer
         return {
-            "thread": ThreadExecutor(done, clock, timer),
-            "async": LoopExecutor(done, clock, timer, loop=loop),
-            "process": ProcessExecutor(done, clock, timer, most=self._settings.concurrency),
+            "thread": ThreadExecutor(on_ending, clock, timer),
+            "async": LoopExecutor(on_ending, clock, timer, loop=loop),
+            "process": ProcessExecutor(on_ending, clock, timer, most=self._settings.concurrency),
         }
 
     # --- from start to stop ------------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ class Node:
         self._rounds_thread = _start_thread("rounds", self._run_rounds)
         self._listener_thread = _start_thread("listener", self._listener.run)
         self._heartbeat.add_member(self._renewer)
-        self._timer.call_after(STUCK_LOOK, self._watch_rounds)
+        self._timer.call_after(STUCK_CHECK_EVERY, self._watch_rounds)
 
     def open_session(self) -> None:
         """Open the session, declare the jobs, and keep the log lines of runs: the part of ``start`` without threads."""
@@ -242,11 +242,11 @@ class Node:
         all_ended = self._rounds_thread is None or (
             self._drain_over.wait(drain.total_seconds()) and self._drained.is_set()
         )
-        self._leaving_until = self._clock.monotonic() + LEAVING
+        self._leaving_until = self._clock.monotonic() + LEAVING_SECONDS
         self._stopping.set()
         self.wake()
         if self._rounds_thread is not None:
-            self._rounds_thread.join(0.0 if self._stuck else LEAVING / 2)
+            self._rounds_thread.join(0.0 if self._stuck else LEAVING_SECONDS / 2)
         self._stop_runs()
         self.close()
         return all_ended
@@ -279,9 +279,9 @@ class Node:
             executor.close()
         self._timer.close()
         if self._listener_thread is not None:
-            self._listener_thread.join(max(SOONEST, self._seconds_to_leave))
-        await_renewal(max(SOONEST, self._seconds_to_leave))
-        flush(min(STOPPING_SECONDS, max(SOONEST, self._seconds_to_leave)))
+            self._listener_thread.join(max(SHORTEST_WAIT, self._seconds_to_leave))
+        await_renewal(max(SHORTEST_WAIT, self._seconds_to_leave))
+        flush(min(STOPPING_SECONDS, max(SHORTEST_WAIT, self._seconds_to_leave)))
         self._left = True
         self._store.close()
 
@@ -290,7 +290,7 @@ class Node:
         if self._rounds_thread is None:
             report()
             return True
-        return ended_within(max(LEAVING / 4, self._seconds_to_leave), report)
+        return ended_within(max(LEAVING_SECONDS / 4, self._seconds_to_leave), report)
 
     @property
     def _seconds_to_leave(self) -> float:
@@ -300,8 +300,8 @@ class Node:
         """Ask runs to stop, and give them a moment: once released, another node may start them at once."""
         self.round.active_runs.stop_all("the node is shutting down")
         until = self._clock.monotonic() + STOPPING_SECONDS
-        while self.round.active_runs.can_be_stopped and (left := until - self._clock.monotonic()) > 0:
-            self._wake_event.wait(left)
+        while self.round.active_runs.can_be_stopped and (remaining := until - self._clock.monotonic()) > 0:
+            self._wake_event.wait(remaining)
             self._wake_event.clear()
 
     def _run_rounds(self) -> None:
@@ -322,14 +322,14 @@ class Node:
                 wait = self._do_round()
             except CronsensusError:
                 _log.exception("this round failed; the next one tries again")
-                wait = AFTER_A_BUG
+                wait = BUG_PAUSE
             except Exception as error:  # noqa: BLE001 - logged
                 if self._left:  # ``close`` took the connection away under the driver's hands
                     _log.debug("the last round was cut off by the stop: %r", error)
                     return
-                # The loop outlives any mistake of ours: a node without rounds is worse than an error in the log.
+                # The loop outlives any bug of the library: a node without rounds is worse than an error in the log.
                 _log.exception("a mistake in cronsensus; please report it. The node goes on")
-                wait = AFTER_A_BUG
+                wait = BUG_PAUSE
             self._in_round = 0
             self._wake_event.wait(wait)
 
@@ -359,12 +359,13 @@ class Node:
         number = self._in_round
         self._seen_again = self._seen_again + 1 if number and number == self._seen_round else 0
         self._seen_round = number
-        if self._seen_again >= STUCK_LOOKS:
-            where = stack_of(self._rounds_thread.ident if self._rounds_thread else None)
-            why = f"a round has not come to its end for {STUCK_LOOK * STUCK_LOOKS:.0f} seconds; it is at:\n{where}"
-            self._give_up(why, stuck=True)
+        if self._seen_again >= STUCK_CHECKS:
+            stack = stack_of(self._rounds_thread.ident if self._rounds_thread else None)
+            seconds = STUCK_CHECK_EVERY * STUCK_CHECKS
+            reason = f"a round has not come to its end for {seconds:.0f} seconds; it is at:\n{stack}"
+            self._give_up(reason, stuck=True)
             return
-        self._timer.call_after(STUCK_LOOK, self._watch_rounds)
+        self._timer.call_after(STUCK_CHECK_EVERY, self._watch_rounds)
 
     def _give_up(self, why: str, *, stuck: bool) -> None:
         """Stop renewing, log it, and stop the node. Other nodes take over its runs.
@@ -425,7 +426,7 @@ class Node:
         self._renewal_wanted = self.round.notified = True
         self._wake_event.set()
 
-    def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
+    def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: LeaseRequest) -> None:
         self._renewed.set()
         self.round.store_watch.detect_loss(lease.session, renewal)
         if not renewal.alive:
@@ -447,7 +448,7 @@ class Node:
         """Return the seconds for which the lease may be trusted; for the monitor of leases."""
         lease = self.round.lease
         # Also without any run: a claim shortens the lease before its runs are listed here.
-        return LONG if lease is None else lease.trusted_for
+        return LONGEST_WATCH if lease is None else lease.trusted_for
 
     def expire(self) -> float | None:
         """Stop all runs: the lease was not renewed in time, perhaps because all threads hang in the store.

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 RESERVED_FOR = 0.1
 """Seconds within which a reserved claim is expected to start, at the pace of the last runs."""
-STALLED = 2 * RESERVED_FOR
+STALLED_AFTER = 2 * RESERVED_FOR
 """Seconds after which a reserved claim that has not started is released."""
 MOST_RESERVED_CLAIMS = 400
-GATHER = 0.05
+GATHER_SECONDS = 0.05
 """Most seconds that results wait for each other, while enough claims are reserved for slots that become free."""
 LEAST_ENDS = 10
 """Least number of ended runs from which the pace is measured."""

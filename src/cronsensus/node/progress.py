@@ -16,7 +16,7 @@ from cronsensus.model.occurrence import LogLine, Note
 from cronsensus.node.run import BaseRun
 from cronsensus.timing.clock import Clock
 
-EVERY = 0.5
+WRITE_EVERY = 0.5
 """Least seconds between two writes while an attempt runs."""
 
 _Key = tuple[int, int]
@@ -46,10 +46,10 @@ class ProgressBuffer:
             return  # the lock may be held by a thread that does not exist here
         key = run.id, run.token
         with self._lock:
-            first = self._nothing_to_write and key not in self._held
+            is_first = self._nothing_to_write and key not in self._held
             self._progress[key] = float(done), float(total)
             self._sessions[key] = run.session
-        if first:
+        if is_first:
             self._wake()
 
     def note_line(self, run: BaseRun, line: LogLine) -> None:
@@ -58,10 +58,10 @@ class ProgressBuffer:
             return
         key = run.id, run.token
         with self._lock:
-            first = self._nothing_to_write and key not in self._held
+            is_first = self._nothing_to_write and key not in self._held
             self._lines.setdefault(key, []).append(line)
             self._sessions[key] = run.session
-        if first:
+        if is_first:
             self._wake()
 
     @property
@@ -70,7 +70,7 @@ class ProgressBuffer:
         with self._lock:
             if self._nothing_to_write:
                 return None
-            return max(0.0, self._flushed_at + EVERY - self._clock.monotonic())
+            return max(0.0, self._flushed_at + WRITE_EVERY - self._clock.monotonic())
 
     @contextmanager
     def open_writing(self) -> Iterator[tuple[Note, ...]]:
@@ -144,8 +144,8 @@ class ProgressBuffer:
                     del self._lines[key]
                 if key not in self._lines and key not in self._progress:
                     self._sessions.pop(key, None)
-            waits = not self._nothing_to_write
-        if waits:
+            has_more = not self._nothing_to_write
+        if has_more:
             self._wake()
 
     @property

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from cronsensus.membership.lease import Asked, SessionLease
+from cronsensus.membership.lease import LeaseRequest, SessionLease
 from cronsensus.node.accepted_ends import Key
 from cronsensus.node.active_runs import ActiveRuns
 from cronsensus.node.claiming import Claiming
@@ -38,7 +38,7 @@ MOST_SESSIONS_SHOWN = 64
 """Most sessions that a look returns; if there are more, a live session may be missing."""
 SETTLE_TIME = 5.0
 """Ignore a run for this many seconds after correcting it."""
-ASKED_FOR_EVERY = 0.5
+REQUEST_EVERY = 0.5
 """Least seconds between two renewals that looks request."""
 FORGOTTEN = "the store lost the moment in which this run was claimed, and may give it to another node"
 
@@ -89,11 +89,11 @@ class Reconciling:
         """Reset the doubt: it concerned the previous session."""
         self._news, self._suspects = None, frozenset()
 
-    def compare_held(self, lease: SessionLease, held: tuple[Key, ...] | None, asked: Asked) -> None:
-        """Compare the runs that this node holds with those that the store lists in the answer to ``asked``."""
+    def compare_held(self, lease: SessionLease, held: tuple[Key, ...] | None, request: LeaseRequest) -> None:
+        """Compare the runs that this node holds with those that the store lists in the answer to ``request``."""
         if held is None:
             return
-        news = _News(lease.session, frozenset(held), asked.at)
+        news = _News(lease.session, frozenset(held), request.at)
         self._news = news
         if self._suspects or self._find_unknown(news) or self._find_missing(news):
             self._wake()
@@ -102,11 +102,11 @@ class Reconciling:
         """Request a renewal if a look returned another number of runs, or not the session at all."""
         if self._suspects or self._active_runs.in_doubt or self._active_runs.has_unsent_ends:
             return
-        shown = next((one.holds for one in view.holders if one.id == lease.session), 0)
+        held_by_store = next((holder.holds for holder in view.holders if holder.id == lease.session), 0)
         least, most = self._active_runs.bound_run_count(lease.session)
         lives = lease.session in view.sessions or len(view.sessions) >= MOST_SESSIONS_SHOWN
         now = self._clock.monotonic()
-        if (least <= shown <= most and lives) or now - self._asked_for_at < ASKED_FOR_EVERY:
+        if (least <= held_by_store <= most and lives) or now - self._asked_for_at < REQUEST_EVERY:
             return
         self._asked_for_at = now
         self._request_renewal()
@@ -117,17 +117,17 @@ class Reconciling:
         if news is None or news.session != lease.session or lease.is_lost:
             return
         unknown, missing = self._find_unknown(news), self._find_missing(news)
-        again = self._suspects if news.asked_at > self._judged_at else frozenset()
+        seen_twice = self._suspects if news.asked_at > self._judged_at else frozenset()
         self._judged_at = self._clock.monotonic()
         self._suspects = frozenset(unknown | missing)
-        for key in sorted(missing & again):
+        for key in sorted(missing & seen_twice):
             self._stop_run(key)
-        if unknown & again:
-            self._adopt_runs(lease, unknown & again)
+        if unknown & seen_twice:
+            self._adopt_runs(lease, unknown & seen_twice)
         now = self._clock.monotonic()
         self._corrected = {key: at for key, at in self._corrected.items() if now - at < SETTLE_TIME}
-        self._corrected.update(dict.fromkeys(self._suspects & again, now))
-        self._suspects -= again
+        self._corrected.update(dict.fromkeys(self._suspects & seen_twice, now))
+        self._suspects -= seen_twice
         if self._suspects:
             self._request_renewal()
 

@@ -53,7 +53,7 @@ class Registered:
 
     def part_of(self, kind: type[P]) -> P | None:
         """Return what its declaration left for a feature, if it left anything."""
-        return next((one for one in self.parts if isinstance(one, kind)), None)
+        return next((part for part in self.parts if isinstance(part, kind)), None)
 
     def with_part(self, part: Part) -> Registered:
         """Return it with what a declaration leaves for a feature."""

@@ -24,7 +24,7 @@ from cronsensus.model.occurrence import Claim, Note
 from cronsensus.node.accepted_ends import Key
 from cronsensus.node.executors.base import Call
 from cronsensus.node.holding import Running, Waiting
-from cronsensus.node.progress import EVERY
+from cronsensus.node.progress import WRITE_EVERY
 from cronsensus.timing.clock import Clock
 
 
@@ -74,8 +74,8 @@ class Reserved:
     @property
     def progress_in(self) -> float | None:
         """Return the seconds until the start of a run is to be reported; ``None`` if no start is unrecorded."""
-        begun = list(self.unrecorded_starts.values())
-        return max(0.0, min(begun) + EVERY - self._clock.monotonic()) if begun else None
+        started_at = list(self.unrecorded_starts.values())
+        return max(0.0, min(started_at) + WRITE_EVERY - self._clock.monotonic()) if started_at else None
 
     def start_notes(self) -> tuple[Note, ...]:
         """Return the notes that record the starts of runs; a run that ended at once needs none."""
@@ -83,7 +83,7 @@ class Reserved:
         return tuple(
             Note(*key, session=held.claim.session, ran=timedelta(seconds=now - at))
             for key, at in list(self.unrecorded_starts.items())
-            if now - at >= EVERY and (held := self._held.get(key)) is not None
+            if now - at >= WRITE_EVERY and (held := self._held.get(key)) is not None
         )
 
     def list_keys(self, session: str | None = None) -> dict[Key, float]:
@@ -129,10 +129,10 @@ class Reserved:
     def withdraw_matching(self, applies: Callable[[Claim], bool]) -> list[Claim]:
         """Withdraw the waiting claims that match, and return them."""
         with self.lock:
-            found = [waiting for waiting in self._waiting if applies(waiting.call.claim)]
-            for waiting in found:
+            matching = [waiting for waiting in self._waiting if applies(waiting.call.claim)]
+            for waiting in matching:
                 self._waiting.remove(waiting)
-        return [waiting.call.claim for waiting in found]
+        return [waiting.call.claim for waiting in matching]
 
     def stop_starting(self) -> None:
         """Start no more calls."""

@@ -1,14 +1,14 @@
 """Decide when a node reserves claims, gathers results, and releases reserved claims. Pure.
 
 A strategy beside ``decide``: with ``Memory.pace = None`` nothing is ever reserved, and all else stays the same.
-``pace`` says how many claims are reserved.
+``pace`` computes how many claims are reserved.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from cronsensus.node.pace import GATHER, STALLED, Pace
+from cronsensus.node.pace import GATHER_SECONDS, STALLED_AFTER, Pace
 from cronsensus.node.situation import Facts, Memory, Release, Sleep
 
 
@@ -21,12 +21,12 @@ def release_or_gather(memory: Memory, facts: Facts, now: float) -> tuple[Release
     queue = facts.queue
     if memory.pace is None or not queue.held:
         return None, memory
-    stalled = queue.waits_for is not None and queue.waits_for > STALLED
+    stalled = queue.waits_for is not None and queue.waits_for > STALLED_AFTER
     if stalled or facts.draining or not facts.trusted:
         return Release(), replace(memory, pace=Pace(since=now, ends=queue.ends))
-    left = min(memory.pace.worked_at + GATHER, memory.look_at) - now
-    if left > 0 and memory.backlog and not (queue.few or facts.in_doubt or memory.careful.results_alone):
-        return Sleep(left), memory
+    gather_for = min(memory.pace.worked_at + GATHER_SECONDS, memory.look_at) - now
+    if gather_for > 0 and memory.backlog and not (queue.few or facts.in_doubt or memory.careful.results_alone):
+        return Sleep(gather_for), memory
     return None, memory
 
 

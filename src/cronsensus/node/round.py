@@ -42,7 +42,7 @@ from cronsensus.node.executors.base import Executor
 from cronsensus.node.herd import Herd
 from cronsensus.node.hooks import HooksFactory
 from cronsensus.node.lead_time import ClockSample
-from cronsensus.node.pace import STALLED, Pace, Queue
+from cronsensus.node.pace import STALLED_AFTER, Pace, Queue
 from cronsensus.node.reconciling import Reconciling
 from cronsensus.node.registered import Registered
 from cronsensus.node.run import BaseRun
@@ -60,18 +60,18 @@ from cronsensus.timing.clock import Clock
 
 _log = Logger("cronsensus.node")
 
-PATIENCE = (0.1, 5.0)
+FIRST_AND_LONGEST_WAIT = (0.1, 5.0)
 """First and longest wait after a store error, seconds."""
-LOG_AGAIN = (10.0, 60.0)
+LOG_AGAIN_AFTER = (10.0, 60.0)
 """Seconds after which a node logs again that it cannot use the store: for another reason, and for the same."""
-GRACE = 10.0
+GRACE_SECONDS = 10.0
 """Seconds that a round may be late, even after a short sleep: a slow store is no dead node."""
-HALTED = 60.0
+HALTED_SECONDS = 60.0
 """Seconds between the rounds of a node that has stopped for good."""
 PRUNED_AT_ONCE = 1000
-SOON = 5.0
+LONGEST_ROUND = 5.0
 """Longest time of a round, in seconds: claims that start later are left to the next round."""
-NOT_OF_PLANS = (SchemaMismatch, StoreEmptied, StoreReadOnly)
+ERRORS_NOT_OF_PLANS = (SchemaMismatch, StoreEmptied, StoreReadOnly)
 """Errors of a store that no plan causes."""
 
 
@@ -211,7 +211,7 @@ class Round:
     @property
     def turns(self) -> bool:
         """Whether rounds go on, with or without success: the last is no older than twice the sleep that it planned."""
-        return self._clock.monotonic() - self._asleep_until <= max(self._planned, GRACE)
+        return self._clock.monotonic() - self._asleep_until <= max(self._planned, GRACE_SECONDS)
 
     @property
     def status(self) -> str:
@@ -272,7 +272,7 @@ class Round:
         if (starts_in := self.active_runs.starts_in) is not None:
             waits.append(starts_in)
         if (reserved_for := self.active_runs.reserved.waits_for) is not None:
-            waits.append(max(0.0, STALLED - reserved_for))
+            waits.append(max(0.0, STALLED_AFTER - reserved_for))
         self._planned = min(waits)
         self._asleep_until = self._clock.monotonic() + self._planned
         return self._planned
@@ -280,8 +280,8 @@ class Round:
     @contextlib.contextmanager
     def _start_due_by_timer(self) -> Iterator[None]:
         """Start due claims by the timer in the meantime, because this thread may wait for the store."""
-        after, soon = self._after, self.active_runs.starts_in
-        if after is None or soon is None or soon > SOON:
+        call_after, first_start = self._after, self.active_runs.starts_in
+        if call_after is None or first_start is None or first_start > LONGEST_ROUND:
             yield
             return
 
@@ -289,11 +289,11 @@ class Round:
 
         def start_and_rearm() -> None:
             self.active_runs.start_meanwhile()
-            following = self.active_runs.starts_in
-            if following is not None and 0 < following <= SOON:
-                deadlines.append(after(following, start_and_rearm))
+            next_start = self.active_runs.starts_in
+            if next_start is not None and 0 < next_start <= LONGEST_ROUND:
+                deadlines.append(call_after(next_start, start_and_rearm))
 
-        deadlines.append(after(soon, start_and_rearm))
+        deadlines.append(call_after(first_start, start_and_rearm))
         try:
             yield
         finally:
@@ -313,11 +313,18 @@ class Round:
         started_at = self._clock.monotonic()
         firing = decide.plan_firing(self._memory, view, self._collect_facts(lease), started_at)
         fired = self._carry_out(lease, firing, view, sample)
-        took = self._clock.monotonic() - started_at
-        again = self._keep_up(lease, view)
+        firing_seconds = self._clock.monotonic() - started_at
+        more_to_do = self._keep_up(lease, view)
         facts, now = self._collect_facts(lease), self._clock.monotonic()
         self._memory = decide.set_alarm(
-            self._memory, view, facts, now, firing=firing, fired=fired, took=took, again=again
+            self._memory,
+            view,
+            facts,
+            now,
+            firing=firing,
+            fired=fired,
+            firing_seconds=firing_seconds,
+            look_at_once=more_to_do,
         )
         if not facts.trusted:
             self._on_work()
@@ -354,29 +361,34 @@ class Round:
         if self.draining and done.settled:
             # The ends may have freed work that waited for them; other nodes are to claim it now.
             self._store.notify()
-        again = any(done.returned) or any(answer.state is State.PENDING for answer in done.settled)
+        more_to_do = any(done.returned) or any(answer.state is State.PENDING for answer in done.settled)
         facts, now = self._collect_facts(lease), self._clock.monotonic()
-        self._memory = decide.note_work(self._memory, facts, now, want=work.want, claimed=len(done.claims), again=again)
+        self._memory = decide.note_work(
+            self._memory, facts, now, want=work.want, claimed=len(done.claims), pending_again=more_to_do
+        )
 
     def _read_view(self, lease: SessionLease, look: Look) -> tuple[View, ClockSample]:
         """Look, and process what concerns the claims of this node."""
-        asked = lease.note_request()
+        request = lease.note_request()
         self.woken = False
         view = self._store.look(limit=look.limit, partition=look.partition, ahead=look.ahead)
         received_at = self._clock.monotonic()
-        before, self._memory = self._memory, decide.note_look(self._memory, view, asked.at, received_at)
-        if by := decide.clock_set(before, self._memory):
-            way = "ahead" if by.total_seconds() > 0 else "back"
+        memory_before, self._memory = self._memory, decide.note_look(self._memory, view, request.at, received_at)
+        if shift := decide.clock_set(memory_before, self._memory):
+            direction = "ahead" if shift.total_seconds() > 0 else "back"
             # Ahead is downtime, back is a delay; neither repeats anything.
-            if way == "back":  # the runs that watch for alerts may wait for a time before the change
+            if direction == "back":  # the runs that watch for alerts may wait for a time before the change
                 self._session.request_declaring()
-            advice = "" if way == "ahead" else "; see what stands still until it has caught up: cronsensus doctor"
+            advice = "" if direction == "ahead" else "; see what stands still until it has caught up: cronsensus doctor"
             _log.warning(
-                "the store's clock was set %s by %s: due times follow it, nothing is repeated%s", way, abs(by), advice
+                "the store's clock was set %s by %s: due times follow it, nothing is repeated%s",
+                direction,
+                abs(shift),
+                advice,
             )
         self.waking.learn_view(view)
         self.store_watch.compare_watermarks(view.jobs, view.now)
-        self._claiming.adopt_unknown_claims(lease, view, asked)
+        self._claiming.adopt_unknown_claims(lease, view, request)
         self.reconciling.compare_view(lease, view)
         return view, ClockSample(view.now, received_at - view.age)
 
@@ -405,10 +417,10 @@ class Round:
 
     def _note_failure(self, plans: Sequence[Plan], error: StoreError) -> None:
         """Find the plan that makes the store fail, over some rounds."""
-        before, passing = self._memory.careful, error.retryable or isinstance(error, NOT_OF_PLANS)
-        careful = before.after_failure(plans, self._clock.monotonic(), passing=passing)
+        careful_before, temporary = self._memory.careful, error.retryable or isinstance(error, ERRORS_NOT_OF_PLANS)
+        careful = careful_before.after_failure(plans, self._clock.monotonic(), temporary=temporary)
         self._memory = replace(self._memory, careful=careful)
-        if careful.set_aside != before.set_aside:
+        if careful.set_aside != careful_before.set_aside:
             _log.error("job %r cannot be fired, and is left alone for a minute: %s", plans[0].job, error)
 
     def _log_not_planned(self, firing: Firing) -> None:
@@ -420,18 +432,18 @@ class Round:
     def _keep_up(self, lease: SessionLease, view: View) -> bool:
         """Take over dead sessions, declare again, prune; return whether there may be more to do now."""
         now = self._clock.monotonic()
-        judged = view.holders if self._settings.fast_evidence else ()
-        gone = frozenset(view.id for view in judged if view.id != lease.session and self._evidence(view))
-        upkeep, self._memory = decide.plan_upkeep(self._memory, view, self._collect_facts(lease, gone), now)
-        again = False
+        judged_sessions = view.holders if self._settings.fast_evidence else ()
+        dead = frozenset(view.id for view in judged_sessions if view.id != lease.session and self._evidence(view))
+        upkeep, self._memory = decide.plan_upkeep(self._memory, view, self._collect_facts(lease, dead), now)
+        more_to_do = False
         if upkeep.reclaim is not None:
-            taken = self._store.reclaim(list(upkeep.reclaim))
+            reclaimed = self._store.reclaim(list(upkeep.reclaim))
             nodes = {holder.id: holder.node for holder in view.holders if holder.id != lease.session}
-            self._run_log.log_takeovers(taken, self._settings.name, nodes)
-            self._run_events.publish_takeovers(taken, nodes)
+            self._run_log.log_takeovers(reclaimed, self._settings.name, nodes)
+            self._run_events.publish_takeovers(reclaimed, nodes)
             # Even if they failed for good, dependents may go on now. They are claimed without another look.
-            again = bool(taken)
-            self.notified |= again
+            more_to_do = bool(reclaimed)
+            self.notified |= more_to_do
         self._session.declare_again()
         if upkeep.sweep:
             self.waking.request_sweep()
@@ -440,7 +452,7 @@ class Round:
             if self._store.prune(limit=PRUNED_AT_ONCE) >= PRUNED_AT_ONCE:
                 return True
             self._memory = replace(self._memory, pruned_at=now)
-        return again
+        return more_to_do
 
     def _collect_facts(
         self, lease: SessionLease, gone: frozenset[str] = frozenset(), *, notified: bool = False
@@ -533,26 +545,28 @@ class Round:
             if self.lease is not None:
                 self.active_runs.send_report(self.lease.session)
             self.store_watch.record_losses(self._store)
-        return HALTED
+        return HALTED_SECONDS
 
     def _note_trouble(self, error: StoreError) -> float:
         self.stats.store_errors += 1
         self.woken = True
         self.store_watch.note_trouble(error)
-        now, why = self._clock.monotonic(), str(error)
+        now, reason = self._clock.monotonic(), str(error)
         if self._troubles == 0:
             self._logged_trouble = "", NEVER
         if self._troubles == 0 and error.retryable:
             # A connection that was cut costs a round, and should not page anybody.
-            _log.warning("the store did not answer, and is asked again: %s", why)
-        elif now - self._logged_trouble[1] >= LOG_AGAIN[why == self._logged_trouble[0]]:
+            _log.warning("the store did not answer, and is asked again: %s", reason)
+        elif now - self._logged_trouble[1] >= LOG_AGAIN_AFTER[reason == self._logged_trouble[0]]:
             if self._logged_trouble[1] == NEVER:
-                _log.error("the store cannot be used, so nothing is started until it can: %s", why)
+                _log.error("the store cannot be used, so nothing is started until it can: %s", reason)
             else:  # the present error need not be the first
-                _log.error("the store still cannot be used, after %d failed rounds: %s", self._troubles, why)
-            self._logged_trouble = why, now
+                _log.error("the store still cannot be used, after %d failed rounds: %s", self._troubles, reason)
+            self._logged_trouble = reason, now
         self._troubles += 1
         lease = self.lease
         if lease is not None and not lease.is_trusted:
             self.active_runs.lose_session(lease)
-        return backoff_seconds(self._troubles, PATIENCE, self._settings.name if lease is None else lease.session)
+        return backoff_seconds(
+            self._troubles, FIRST_AND_LONGEST_WAIT, self._settings.name if lease is None else lease.session
+        )

@@ -95,7 +95,7 @@ class BaseRun:
 
         Made of namespace, job, and nominal time or key. It is the same for each attempt, after a takeover, and for a
         backfill or an operator's retry of the same nominal time. Any other work in the same store has another text.
-        (Applications with the same namespace in different stores have to tell themselves apart.) An operator's retry of
+        (Applications with the same namespace in different stores must add what differs.) An operator's retry of
         enqueued work has a new text, because it has a new key.
         """
         return idempotency_key(self.namespace, self.job, self.key, self.scheduled_for)
@@ -263,7 +263,7 @@ class BaseRun:
             self._run_transaction.types = types
 
     def effective_ending(self, ending: Ending) -> Ending:
-        """Return the ending that counts: a committed transaction stands, whatever the code did afterwards."""
+        """Return the ending to report: a committed transaction counts, whatever the code did afterwards."""
         return ending if self._run_transaction is None else self._run_transaction.effective_ending(ending)
 
     def was_cut_off(self, error: BaseException) -> bool:
@@ -292,8 +292,8 @@ class BaseRun:
         self.cancelled.set()
 
     def __dir__(self) -> list[str]:
-        own = (name for name in super().__dir__() if not name.startswith("_") or name.startswith("__"))
-        return sorted(set(own) - _OF_THE_NODE)
+        public_names = (name for name in super().__dir__() if not name.startswith("_") or name.startswith("__"))
+        return sorted(set(public_names) - _OF_THE_NODE)
 
     def __repr__(self) -> str:
         return f"<Run {self.job} {self.key} attempt={self.attempt} token={self.token}>"

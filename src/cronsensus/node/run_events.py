@@ -53,7 +53,7 @@ class RunEvents:
         claim = self._begun.pop((answer.id, answer.token), None)
         if claim is None or not self._bus.has_subscribers(RunEnded):
             return
-        # It may have ended otherwise than it said: committed by a transaction of its own.
+        # It may have ended otherwise than reported: committed by a transaction of its own.
         as_said = answer.state is ended.state
         end: RunEnd | Literal["refused"] = _ENDS.get(answer.state, "refused")
         if as_said and is_snoozed(ended.then):
@@ -78,8 +78,8 @@ class RunEvents:
         """Publish whose runs this node took over from dead sessions; ``names`` are those of nodes, by session."""
         if not self._bus.has_subscribers(TakenOver):
             return
-        in_order = sorted(takeovers, key=lambda one: (one.session, one.id))
-        for session, runs in groupby(in_order, key=lambda one: one.session):
+        in_order = sorted(takeovers, key=lambda takeover: (takeover.session, takeover.id))
+        for session, runs in groupby(in_order, key=lambda takeover: takeover.session):
             self._bus.emit(TakenOver(node=self._node, session=session, dead_node=names.get(session), runs=tuple(runs)))
 
     def publish_plans(self, plans: Sequence[Plan]) -> None:
@@ -87,16 +87,16 @@ class RunEvents:
         if not self._bus.has_subscribers(PlanCarriedOut):
             return
         for plan in plans:
-            created = tuple(one.scheduled_for for one in plan.occurrences)
+            created = tuple(occurrence.scheduled_for for occurrence in plan.occurrences)
             self._bus.emit(PlanCarriedOut(node=self._node, job=plan.job, created=created, verdicts=plan.verdicts))
 
-    def publish_loss(self, session: str, held: Sequence[int]) -> None:
+    def publish_loss(self, session: str, runs: Sequence[int]) -> None:
         """Publish that the session is lost, and with it the claims of these occurrences."""
         if self._bus.has_subscribers(SessionLost):
-            self._bus.emit(SessionLost(node=self._node, session=session, runs=tuple(sorted(held))))
+            self._bus.emit(SessionLost(node=self._node, session=session, runs=tuple(sorted(runs))))
 
-    def _emit_end(self, claim: Claim, end: RunEnd | Literal["refused"], **more: Any) -> None:
-        self._bus.emit(RunEnded(end=end, **self._details_of(claim), **more))
+    def _emit_end(self, claim: Claim, end: RunEnd | Literal["refused"], **fields: Any) -> None:
+        self._bus.emit(RunEnded(end=end, **self._details_of(claim), **fields))
 
     def _details_of(self, claim: Claim) -> dict[str, Any]:
         return {

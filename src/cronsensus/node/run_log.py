@@ -30,7 +30,7 @@ from cronsensus.timing.instants import format_instant
 _log = Logger("cronsensus.runs")
 _node_log = Logger("cronsensus.node")
 
-_NOT_RUN = frozenset({Reason.COALESCED, Reason.LATE, Reason.NO_CATCH_UP, Reason.BEYOND_WINDOW})
+_TOO_LATE_REASONS = frozenset({Reason.COALESCED, Reason.LATE, Reason.NO_CATCH_UP, Reason.BEYOND_WINDOW})
 """Reasons of nominal times that were found too late to run: worth a warning, since they may never run."""
 _MOST_NAMES = 5
 
@@ -45,7 +45,7 @@ class RunLog:
     def log_starts(self, claims: Sequence[Claim]) -> None:
         """Log which runs start, and count those that are reserved."""
         self._stats.claimed += len(claims)
-        talkative = _log.isEnabledFor(logging.DEBUG)
+        is_debug = _log.isEnabledFor(logging.DEBUG)
         for claim in claims:
             if claim.reserved:
                 continue
@@ -56,7 +56,7 @@ class RunLog:
                     claim.attempt,
                     extra=_details_of(claim),
                 )
-            elif talkative:
+            elif is_debug:
                 _log.debug("%s starts, attempt %d", _name_run(claim), claim.attempt, extra=_details_of(claim))
 
     def log_reserved_start(self, claim: Claim) -> None:
@@ -81,7 +81,7 @@ class RunLog:
             log_unrecorded(end)
         if claim is None:
             return
-        about, then = _details_of(claim), end.then
+        fields, then = _details_of(claim), end.then
         match answer.state:
             case State.FAILED:
                 trace = end.error.traceback if end.error is not None and exception is None else ""
@@ -89,50 +89,52 @@ class RunLog:
                     f"run %d of {repr(claim.job).replace('%', '%%')} (%s) failed at attempt %d: %s%s",
                     claim.id, _of_what(claim), claim.attempt, _format_reason(then.reason, end.error),
                     f"\n{trace}" if trace else "",
-                    extra=about, exc_info=exception,
+                    extra=fields, exc_info=exception,
                 )  # fmt: skip
             case State.PENDING if not isinstance(then, Final):
-                self._goes_on(claim, then, about)
+                self._goes_on(claim, then, fields)
             case State.CANCELLED:
-                _log.info("%s was cancelled: %s", _name_run(claim), then.reason, extra=about)
+                _log.info("%s was cancelled: %s", _name_run(claim), then.reason, extra=fields)
             case _ if answer.state is end.state:
-                words = then.reason or f"in {end.elapsed.total_seconds():.3f}s"
-                _log.info("%s %s: %s", _name_run(claim), answer.state, words, extra=about)
+                outcome = then.reason or f"in {end.elapsed.total_seconds():.3f}s"
+                _log.info("%s %s: %s", _name_run(claim), answer.state, outcome, extra=fields)
 
-    def _goes_on(self, claim: Claim, then: Again | Parked, about: dict[str, Any]) -> None:
+    def _goes_on(self, claim: Claim, then: Again | Parked, fields: dict[str, Any]) -> None:
         match then:
             case Parked(listed=None):
-                _log.debug("%s waits for its %s", _name_run(claim), then.on, extra=about)
+                _log.debug("%s waits for its %s", _name_run(claim), then.on, extra=fields)
             case Parked(listed=listed):
-                _log.info("%s waits for its %s %s", _name_run(claim), listed, then.on, extra=about)
+                _log.info("%s waits for its %s %s", _name_run(claim), listed, then.on, extra=fields)
             case Again(failed=False, note=None):
-                words = "%s waits: %s; it looks again in %.1fs"
-                _log.info(words, _name_run(claim), then.reason or "not yet", then.after.total_seconds(), extra=about)
+                template = "%s waits: %s; it looks again in %.1fs"
+                _log.info(
+                    template, _name_run(claim), then.reason or "not yet", then.after.total_seconds(), extra=fields
+                )
             case Again(failed=False):
-                _log.debug("%s looked, and looks again", _name_run(claim), extra=about)
+                _log.debug("%s looked, and looks again", _name_run(claim), extra=fields)
             case Again():
                 # A job that asks for a retry itself has not failed.
                 level = logging.INFO if then.error is None else logging.WARNING
-                what = "asked for a retry" if then.error is None else "failed"
+                event = "asked for a retry" if then.error is None else "failed"
                 _log.log(
                     level,
                     "attempt %d of %s %s: %s; it is tried again in %.1fs",
-                    claim.attempt, _name_run(claim), what, _format_reason(then.reason, then.error),
-                    then.after.total_seconds(), extra=about,
+                    claim.attempt, _name_run(claim), event, _format_reason(then.reason, then.error),
+                    then.after.total_seconds(), extra=fields,
                 )  # fmt: skip
 
-    def log_refusal(self, occurrence: int, token: int, wanted: State) -> None:
+    def log_refusal(self, occurrence: int, token: int, state: State) -> None:
         """Log that the store refused the end of a run."""
         self._stats.refused += 1
         _node_log.warning(
             "refused the end of occurrence %d (token %d, %s): it was taken over or closed meanwhile",
-            occurrence, token, wanted,
+            occurrence, token, state,
         )  # fmt: skip
 
-    def log_release(self, claim: Claim, why: str) -> None:
+    def log_release(self, claim: Claim, reason: str) -> None:
         """Log that this node cut off a run, for another to claim."""
-        words = "%s is cut off in attempt %d, and given back for others to run: %s"
-        _log.warning(words, _name_run(claim), claim.attempt, why, extra=_details_of(claim))
+        template = "%s is cut off in attempt %d, and given back for others to run: %s"
+        _log.warning(template, _name_run(claim), claim.attempt, reason, extra=_details_of(claim))
 
     def log_takeovers(self, takeovers: Sequence[Takeover], by: str, names: Mapping[str, str]) -> None:
         """Log the runs that this node took over from dead sessions.
@@ -144,8 +146,8 @@ class RunLog:
         """
         self._stats.taken_over += len(takeovers)
         for takeover in takeovers:
-            about = {"job": takeover.job, "run": takeover.id, "key": takeover.key, "token": takeover.token}
-            of, where = (
+            fields = {"job": takeover.job, "run": takeover.id, "key": takeover.key, "token": takeover.token}
+            run_name, node = (
                 takeover.key.removeprefix(SCHEDULED_KEY_PREFIX),
                 names.get(takeover.session, f"session {takeover.session}"),
             )
@@ -154,13 +156,15 @@ class RunLog:
                 _log.error(
                     f"run %d of {repr(takeover.job).replace('%', '%%')} (%s) failed for good, because its process "
                     "died: it was running on %s, which is gone (%s); noticed by %s",
-                    takeover.id, of, where, takeover.reason, by, extra=about,
+                    takeover.id, run_name, node, takeover.reason, by, extra=fields,
                 )  # fmt: skip
                 continue
-            now = "it waits for the next free node" if takeover.became is State.PENDING else f"it is {takeover.became}"
+            consequence = (
+                "it waits for the next free node" if takeover.became is State.PENDING else f"it is {takeover.became}"
+            )
             _log.warning(
                 "%s: run %d of %r (%s) was running on %s, which is gone (%s); %s",
-                by, takeover.id, takeover.job, of, where, takeover.reason, now, extra=about,
+                by, takeover.id, takeover.job, run_name, node, takeover.reason, consequence, extra=fields,
             )  # fmt: skip
 
     def log_plans(self, plans: Sequence[Plan], *, lost: int = 0) -> None:
@@ -172,7 +176,7 @@ class RunLog:
         oldest = None
         for plan in plans:
             for verdict in plan.verdicts:
-                if verdict.reason in _NOT_RUN:
+                if verdict.reason in _TOO_LATE_REASONS:
                     # No count means too many to count: count it as one.
                     reasons[f"{verdict.state}: {verdict.reason}"] += verdict.count or 1
                     jobs[plan.job] = None

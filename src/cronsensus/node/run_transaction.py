@@ -9,9 +9,9 @@
 A failure of the store is no failure of the function: its effects are undone, and the attempt ends as if its node had
 crashed.
 
-A commit stands. So when the run has ended, ``effective_ending`` returns what to report: for a committed transaction,
-success, whatever the code did afterwards; if the commit is unknown here, *no* success. That is no risk: if the run did
-succeed, the store answers so, and changes nothing.
+A commit cannot be undone. So when the run has ended, ``effective_ending`` returns what to report: for a committed
+transaction, success, whatever the code did afterwards; if it is not known whether it was committed, *no* success. That
+is no risk: if the run did succeed, the store answers that, and changes nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _log = Logger("cronsensus.node")
 
-SOON = 0.2
+LONGEST_WAIT_FOR_NOTES = 0.2
 """Most seconds that a user's transaction waits for a write of this run's progress and log lines."""
 
 UNCOMMITTED = RunError(
@@ -115,8 +115,8 @@ class RunTransaction:
         self._enter_state(_State.OPEN)
         process = os.getpid()
         self._result = None
-        written = transaction = None
-        theirs = False
+        written_notes = transaction = None
+        raised_by_job = False
         try:
             with self._store.transaction(self._claim) as transaction:
                 # From here on the database may keep all others from writing (SQLite does), also this node's own notes
@@ -125,7 +125,7 @@ class RunTransaction:
                     yield transaction.connection
                 except BaseException as error:
                     leave_if_forked(process, error)
-                    theirs = True
+                    raised_by_job = True
                     raise
                 # A forked child that leaves the block would commit its parent's transaction.
                 leave_if_forked(process)
@@ -136,18 +136,18 @@ class RunTransaction:
                 transaction.complete(self._result, [] if note is None else [note])
                 self._state = _State.DOUBTFUL
             self._state = _State.COMMITTED
-            written = note
+            written_notes = note
         except Exception as error:
             # Judged by the connection, not by the error: the job's code may have wrapped the error, and a similar one
             # may come from elsewhere.
-            gone = transaction is not None and transaction.lost
-            if gone or (not theirs and isinstance(error, StoreError) and error.retryable):
+            connection_lost = transaction is not None and transaction.lost
+            if connection_lost or (not raised_by_job and isinstance(error, StoreError) and error.retryable):
                 self._cut_off_by = error
             raise
         finally:
             if self._state is _State.OPEN:
                 self._state = _State.NONE
-            self._progress_buffer.release_notes(self._claim.id, self._claim.token, written)
+            self._progress_buffer.release_notes(self._claim.id, self._claim.token, written_notes)
 
     def keep_result(self, result: Any) -> None:
         """Keep the result for the end of the block; ``Run.complete``."""
@@ -166,15 +166,15 @@ class RunTransaction:
         if lost():
             raise LeaseLost(self._lost_words())
         with self._lock:
-            again = self._state is _State.PLEDGED  # called again after a rollback, as the user knows
-        if not again:
+            called_before = self._state is _State.PLEDGED  # called again after a rollback, as the user knows
+        if not called_before:
             self._enter_state(_State.PLEDGED)
         # Notes join the user's transaction; after a rollback they are written later, after a commit they are refused.
         note = self._progress_buffer.held_notes(self._claim.id, self._claim.token)
         try:
             self._store.complete_in(connection, self._claim, text, [] if note is None else [note])
         except BaseException:
-            if not again:
+            if not called_before:
                 self._state = _State.NONE
                 self._progress_buffer.release_notes(self._claim.id, self._claim.token)
             raise
@@ -189,16 +189,16 @@ class RunTransaction:
         """
         if is_passing_failure(self._store, error):
             return True
-        seen: set[int] = set()
-        waiting = [] if self._cut_off_by is None else [error]
-        while waiting:
-            cause = waiting.pop()
+        checked: set[int] = set()
+        to_check = [] if self._cut_off_by is None else [error]
+        while to_check:
+            cause = to_check.pop()
             if cause is self._cut_off_by:
                 return True
-            if id(cause) not in seen:
-                seen.add(id(cause))
-                waiting += [other for other in (cause.__cause__, cause.__context__) if other is not None]
-                waiting += cause.exceptions if isinstance(cause, BaseExceptionGroup) else ()
+            if id(cause) not in checked:
+                checked.add(id(cause))
+                to_check += [chained for chained in (cause.__cause__, cause.__context__) if chained is not None]
+                to_check += cause.exceptions if isinstance(cause, BaseExceptionGroup) else ()
         return False
 
     def effective_ending(self, ending: Ending) -> Ending:
@@ -230,7 +230,9 @@ class RunTransaction:
                 )
             self._state = state
         # On SQLite the node's own step may be waiting for the user's transaction.
-        self._progress_buffer.hold_notes(self._claim.id, self._claim.token, most=-1.0 if state is _State.OPEN else SOON)
+        self._progress_buffer.hold_notes(
+            self._claim.id, self._claim.token, most=-1.0 if state is _State.OPEN else LONGEST_WAIT_FOR_NOTES
+        )
 
     def _lost_words(self) -> str:
         return (
@@ -240,12 +242,12 @@ class RunTransaction:
         )
 
     def _log_not_recorded(self, ending: Ending) -> None:
-        what = f"occurrence {self._claim.id} of {self._claim.job!r} succeeded with its transaction"
+        run_text = f"occurrence {self._claim.id} of {self._claim.job!r} succeeded with its transaction"
         if ending.kind != "returned":
-            words = _format_error(ending.error, ending.reason or ending.kind)
-            _log.warning("%s, and is recorded so; what came after is not: %s (%s)", what, words, ending.kind)
+            error_text = _format_error(ending.error, ending.reason or ending.kind)
+            _log.warning("%s, and is recorded so; what came after is not: %s (%s)", run_text, error_text, ending.kind)
         elif ending.result not in {None, self._result}:
-            _log.warning("%s; what it returned later is not recorded: give it to run.complete() in the block", what)
+            _log.warning("%s; what it returned later is not recorded: give it to run.complete() in the block", run_text)
 
 
 def uncommitted_end(claim: Claim) -> End:
@@ -256,12 +258,12 @@ def uncommitted_end(claim: Claim) -> End:
 def log_unrecorded(end: End) -> None:
     """Log the end of a run that was not recorded, because its transaction had been committed before."""
     if end.error is not UNCOMMITTED:
-        words = _format_error(end.error, end.then.reason or end.state)
+        error_text = _format_error(end.error, end.then.reason or end.state)
         _log.warning(
             "occurrence %d succeeded with its transaction, and is recorded so; what came after is not: %s",
-            end.id, words,
+            end.id, error_text,
         )  # fmt: skip
 
 
-def _format_error(error: RunError | None, otherwise: str) -> str:
-    return otherwise if error is None else f"{error.type}: {error.message}"
+def _format_error(error: RunError | None, default: str) -> str:
+    return default if error is None else f"{error.type}: {error.message}"

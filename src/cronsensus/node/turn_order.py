@@ -33,20 +33,20 @@ IN_FRONT = 4
 TERM = timedelta(seconds=10)
 """How long the same nodes are in front. After longer runs, the next run of a job is usually on another node."""
 LATE_STEP = timedelta(milliseconds=500)
-LATEST = timedelta(seconds=10)
+LATEST_TURN = timedelta(seconds=10)
 """How long after a due time the last of all nodes looks."""
-LAST_STAGGER = 6
+LAST_STAGGERED_PLACE = 6
 """From this place on, nodes have the same turn if the store does not notify: they only read, so that does no harm."""
-IN_TIME = timedelta(milliseconds=500)
+LOOK_BEFORE_TERM = timedelta(milliseconds=500)
 """How long before its own term in front a node looks, so that it knows what is due in it."""
-SWEEP = timedelta(seconds=5)
+SWEEP_EVERY = timedelta(seconds=5)
 """Time between two sweeps of parked occurrences by a node in front, while there are any."""
-LONGEST_TERMS = 18
+MOST_TERMS = 18
 """Terms after which a node checks again whether it is in front, with any number of nodes."""
 LOOKOUT = timedelta(milliseconds=350)
 """How long after a node the next one looks, if nothing happens and the store does not notify. A node that dies leaves a
 gap of two such times, and the check for its sign of life takes a moment more: a second in all."""
-POLL_DEAF = timedelta(seconds=2)
+POLL_WITHOUT_NOTIFICATIONS = timedelta(seconds=2)
 """Most time between two looks of a node then: there may be work that only this node can do."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -79,28 +79,28 @@ def turn_of(
     Without notifications (``hears_notifications``) all nodes act like those in front: each learns of work only by its
     own looks.
     """
-    number = place_of(session, sessions, instant)
-    if number == 0:
+    place = place_of(session, sessions, instant)
+    if place == 0:
         return instant - lead
-    if number < IN_FRONT or not hears_notifications:
-        return instant + min(number, LAST_STAGGER) * STAGGER
-    at = instant + min((number - IN_FRONT + 1) * LATE_STEP, LATEST)
+    if place < IN_FRONT or not hears_notifications:
+        return instant + min(place, LAST_STAGGERED_PLACE) * STAGGER
+    at = instant + min((place - IN_FRONT + 1) * LATE_STEP, LATEST_TURN)
     term = _term_of(instant) + TERM
     while term < at:
         if is_in_front(session, sessions, term):
-            return max(instant + IN_FRONT * STAGGER, term - IN_TIME)
+            return max(instant + IN_FRONT * STAGGER, term - LOOK_BEFORE_TERM)
         term += TERM
     return at
 
 
 def next_sweep(session: str, sessions: tuple[str, ...], now: datetime) -> datetime:
-    """Return when ``session`` next sweeps parked occurrences: every ``SWEEP`` if it is in front, else in a later term.
+    """Return when ``session`` next sweeps parked occurrences: each ``SWEEP_EVERY`` in front, else in a later term.
 
     It follows the terms of ``now``, not of the next due time, so that each node has its turn, also the only node that
     has a job.
     """
-    at, last = now + SWEEP, now + LONGEST_TERMS * TERM
-    while at < last and not is_in_front(session, sessions, at):
+    at, latest = now + SWEEP_EVERY, now + MOST_TERMS * TERM
+    while at < latest and not is_in_front(session, sessions, at):
         at = _term_of(at) + TERM
     return at
 
@@ -108,8 +108,8 @@ def next_sweep(session: str, sessions: tuple[str, ...], now: datetime) -> dateti
 def seconds_to_lookout(session: str, sessions: tuple[str, ...], now: datetime) -> timedelta:
     """Return the time until the turn of ``session`` to look, if nothing happens and nothing notifies it."""
     if len(sessions) < 2 or session not in sessions:
-        return POLL_DEAF
-    every = min(len(sessions) * LOOKOUT, POLL_DEAF)
+        return POLL_WITHOUT_NOTIFICATIONS
+    every = min(len(sessions) * LOOKOUT, POLL_WITHOUT_NOTIFICATIONS)
     at = every * sessions.index(session) / len(sessions)
     # A turn that comes right after a look is left out.
     return (at - (now + LOOKOUT / 2 - _EPOCH)) % every + LOOKOUT / 2

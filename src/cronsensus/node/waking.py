@@ -32,11 +32,11 @@ from cronsensus.timing.clock import Clock
 
 _log = Logger("cronsensus.node")
 
-SWEEP = turn_order.SWEEP.total_seconds()
+SWEEP_SECONDS = turn_order.SWEEP_EVERY.total_seconds()
 """Least seconds between two sweeps of all parked occurrences."""
-IDLE = 3600.0
+IDLE_SECONDS = 3600.0
 """Seconds until the next turn if none is due; each request wakes the thread."""
-RETRY = 1.0
+RETRY_SECONDS = 1.0
 """Seconds until a failed read is repeated."""
 PAGE = 200
 
@@ -111,18 +111,18 @@ class Waking:
 
     def decide_claim(self, claim: Claim) -> Admit | Then | None:
         """Decide a claim from what is known here; ``None`` if ``queue_claims`` must. Reads no store."""
-        admit, known = ADMITTED, True
+        admit, is_decided = ADMITTED, True
         for admission in self.admissions:
             if not admission.concerns_claim(claim):
                 continue
             match admission.decide_claim(claim):
                 case None:
-                    known = False
+                    is_decided = False
                 case Admit() as answer:
                     admit = answer if admit is ADMITTED else admit.combine_with(answer)
                 case then:
                     return then
-        return admit if known else None
+        return admit if is_decided else None
 
     def queue_claims(self, claims: Sequence[Claim], company: Collection[Claim]) -> None:
         """Queue claims for the thread, which reads the store; ``on_answer`` is called with each answer.
@@ -172,20 +172,20 @@ class Waking:
             concerned = [
                 claim for claim in claims if isinstance(answers[claim.id], Admit) and admission.concerns_claim(claim)
             ]
-            decided: dict[int, Answer] = {claim.id: admission.decide_claim(claim) for claim in concerned}
-            if unknown := [claim for claim in concerned if decided[claim.id] is None]:
+            answers_of_one: dict[int, Answer] = {claim.id: admission.decide_claim(claim) for claim in concerned}
+            if undecided := [claim for claim in concerned if answers_of_one[claim.id] is None]:
                 with self._log_errors("The claims that were to be decided are released"):  # the others need not be
-                    decided |= admission.admit_claims(self.store, unknown, company)
-            for number, answer in decided.items():
-                answers[number] = _combine_answers(answers[number], answer)
+                    answers_of_one |= admission.admit_claims(self.store, undecided, company)
+            for claim_id, answer in answers_of_one.items():
+                answers[claim_id] = _combine_answers(answers[claim_id], answer)
         return answers
 
     # --- waking -------------------------------------------------------------------------------------------------------
 
     def triggers_of_end(self, claim: Claim, then: Then) -> list[WakeTrigger]:
         """Return the triggers to queue once the store has accepted this end. Safe from any thread."""
-        found = [(waker, waker.trigger_of_end(claim, then)) for waker in self.wakers]
-        return [(waker, trigger) for waker, trigger in found if trigger is not None]
+        pairs = [(waker, waker.trigger_of_end(claim, then)) for waker in self.wakers]
+        return [(waker, trigger) for waker, trigger in pairs if trigger is not None]
 
     def queue_plans(self, plans: Sequence[Plan]) -> None:
         """Queue plans that were carried out and committed."""
@@ -206,9 +206,9 @@ class Waking:
         self.on_queued()
 
     def request_sweep(self) -> None:
-        """Have the thread sweep all parked occurrences, ``SWEEP`` after the last sweep at the earliest."""
+        """Have the thread sweep all parked occurrences, ``SWEEP_SECONDS`` after the last sweep at the earliest."""
         if self._sweep_at is None:
-            self._sweep_at = max(self._clock.monotonic(), self._swept_at + SWEEP)
+            self._sweep_at = max(self._clock.monotonic(), self._swept_at + SWEEP_SECONDS)
             self.on_queued()
 
     def wake_due(self) -> float:
@@ -226,12 +226,12 @@ class Waking:
                 self._sweep_at, self._swept_at = None, self._looked_at
         except StoreError as error:
             _log.debug("parked occurrences that may go on could not be read: %s", error)
-            self._sweep_at = self._looked_at + RETRY
+            self._sweep_at = self._looked_at + RETRY_SECONDS
         except Exception:  # noqa: BLE001 - logged
             if not self._stopping.is_set():
                 _log.exception("a mistake in cronsensus; please report it. The parked occurrences are read again")
-            self._sweep_at = self._looked_at + SWEEP
-        return IDLE if self._sweep_at is None else max(0.0, self._sweep_at - self._clock.monotonic())
+            self._sweep_at = self._looked_at + SWEEP_SECONDS
+        return IDLE_SECONDS if self._sweep_at is None else max(0.0, self._sweep_at - self._clock.monotonic())
 
     def _wake_ready(self, waker: Waker) -> None:
         """Wake what can go on, in several steps; waiting claims are decided between two of them.
@@ -266,12 +266,12 @@ class Waking:
                     self._wake_runs(sweep(parked))
 
     def _parked_pages(self) -> Iterator[list[Sleeper]]:
-        last = 0
-        while page := self.store.parked(after=last, limit=PAGE):
+        after = 0
+        while page := self.store.parked(after=after, limit=PAGE):
             yield page
             if len(page) < PAGE:
                 return
-            last = page[-1].id
+            after = page[-1].id
 
     def _wake_runs(self, numbers: Collection[int]) -> None:
         if numbers and self.store.wake(numbers):
@@ -300,8 +300,8 @@ class Waking:
             wait = self.wake_due()
 
 
-def _combine_answers(before: Answer, answer: Answer) -> Answer:
+def _combine_answers(first: Answer, second: Answer) -> Answer:
     """Combine the answers of two features about a claim; the first answer lets it start."""
-    if not isinstance(before, Admit) or not isinstance(answer, Admit):
-        return answer
-    return answer if before is ADMITTED else before.combine_with(answer)
+    if not isinstance(first, Admit) or not isinstance(second, Admit):
+        return second
+    return second if first is ADMITTED else first.combine_with(second)

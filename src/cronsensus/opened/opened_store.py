@@ -41,7 +41,7 @@ class Holdings(Protocol):
 
 
 class OpenedStore:
-    """The store that the settings name, or an open store that was given; a single store at a time.
+    """The store of a scheduler: the one that the settings name, or an open store that the caller passed.
 
     Attributes:
         lock: held while anything is opened or closed.
@@ -71,7 +71,7 @@ class OpenedStore:
         self._outside: OutsideClaims | None = None
         self._find_holdings: Callable[[], Holdings] | None = None
         """In a test, whose simulated processes share a memory: finds the holdings of the calling process."""
-        self._place = ("", "")
+        self._opened_as = ("", "")
         self._crossed_a_fork = False
         self._warns_of_memory = False
         self._migrated = False
@@ -94,7 +94,7 @@ class OpenedStore:
                     _refuse_in_test(settings)
                     clock = self._setup.given_clock
                     self._store = open_store(settings.url, namespace=settings.namespace, clock=clock)
-                self._place = (settings.url, settings.namespace)
+                self._opened_as = (settings.url, settings.namespace)
                 self._migrated = False
                 in_memory = self._store.capabilities.clock == "process"
                 if self._warns_of_memory and in_memory and not self.is_swapped:
@@ -166,7 +166,7 @@ class OpenedStore:
             return self._find_holdings().claims()
         with self.lock:
             if self._claims is None:
-                self._claims = Claims(self.shared(), self._setup.clock, **self._of_claims())
+                self._claims = Claims(self.shared(), self._setup.clock, **self._claims_options())
             return self._claims
 
     def outside(self) -> Outside:
@@ -176,10 +176,10 @@ class OpenedStore:
 
         with self.lock:
             if self._outside is None:
-                self._outside = OutsideClaims(self.shared(), self._setup.clock, **self._of_claims())
+                self._outside = OutsideClaims(self.shared(), self._setup.clock, **self._claims_options())
             return Outside(self._outside)
 
-    def _of_claims(self) -> dict[str, Any]:
+    def _claims_options(self) -> dict[str, Any]:
         return {
             "name": self._setup.node_name,
             "heartbeat": self.heartbeat(),
@@ -195,7 +195,7 @@ class OpenedStore:
             return
         if settings.source("url") == "flag" and self._given is not None:
             self._given = None
-        elif (settings.url, settings.namespace) == self._place:
+        elif (settings.url, settings.namespace) == self._opened_as:
             return
         self.close()
         self._store = self._shared = self._heartbeat = None
@@ -207,19 +207,19 @@ class OpenedStore:
         ``find_holdings`` returns the locks and guarded calls of the simulated process that calls it.
         """
         nothing_open = {
-            "_given": store, "waits": waits, "_find_holdings": find_holdings, "is_swapped": True, "_place": ("", ""),
-            "_migrated": False,
+            "_given": store, "waits": waits, "_find_holdings": find_holdings, "is_swapped": True,
+            "_opened_as": ("", ""), "_migrated": False,
             **dict.fromkeys(("_store", "_shared", "_heartbeat", "_lock_backend", "_claims", "_outside")),
         }  # fmt: skip
         with self.lock:
-            kept = {name: getattr(self, name) for name in nothing_open}
+            replaced = {name: getattr(self, name) for name in nothing_open}
             vars(self).update(nothing_open)
         try:
             yield
         finally:
             with self.lock:
                 self.close()
-                vars(self).update(kept)
+                vars(self).update(replaced)
 
     def close(self) -> None:
         """Close connections, except those of held locks and of running guarded functions.

@@ -24,7 +24,7 @@ from datetime import timedelta
 
 from cronsensus.errors import LeaseLost, StoreError
 from cronsensus.membership.heartbeat import Heartbeat
-from cronsensus.membership.lease import Asked, SessionLease
+from cronsensus.membership.lease import LeaseRequest, SessionLease
 from cronsensus.membership.liveness import is_dead
 from cronsensus.membership.session_host import SessionHost
 from cronsensus.model.acquiring import Ask, AskNamed, NotWon
@@ -183,7 +183,7 @@ class OutsideClaims:
             ]
 
     @contextmanager
-    def _pinned_session(self) -> Iterator[tuple[SessionLease, Asked]]:
+    def _pinned_session(self) -> Iterator[tuple[SessionLease, LeaseRequest]]:
         """Pin the session during a call of the store that may grant claims."""
         session = self._host.pin_session()
         try:

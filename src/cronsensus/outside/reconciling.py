@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Collection
 
 from cronsensus.errors import StoreError
-from cronsensus.membership.lease import Asked
+from cronsensus.membership.lease import LeaseRequest
 from cronsensus.model.ends import End
 from cronsensus.model.occurrence import Claim, Settled
 from cronsensus.model.states import State
@@ -62,7 +62,7 @@ class Reconciliation:
             # A store that forgot the end has also forgotten the effects committed with it, so the key is free.
             self._accepted.remember_end((claim.id, claim.token), GiveBack(claim=claim) if committed else end)
 
-    def compare_listed(self, session: str, runs: Collection[Key], asked: Asked) -> None:
+    def compare_listed(self, session: str, runs: Collection[Key], asked: LeaseRequest) -> None:
         """Compare the runs that a renewal of ``session`` listed. Does not call the store."""
         held = self._held()
         with self._lock:

@@ -89,8 +89,8 @@ class Background:
         answers: list[Answer] = []
         errors: list[BaseException] = []
         ticket = [act]  # the thread that takes it out decides whether the act is done
-        done = new_lock()
-        done.acquire()
+        finished = new_lock()
+        finished.acquire()
 
         def ask() -> None:
             try:
@@ -98,17 +98,17 @@ class Background:
             except BaseException as error:  # noqa: BLE001 - it is the caller's
                 errors.append(error)
             finally:
-                done.release()
+                finished.release()
 
         try:
             self.submit(ask)
-            done.acquire()
+            finished.acquire()
         except BaseException:  # out of a signal handler
             try:
                 ticket.pop()
             except IndexError:  # begun
                 if not answers and not errors:
-                    done.acquire(timeout=PATIENCE)
+                    finished.acquire(timeout=PATIENCE)
             raise
         if errors:
             raise errors.pop()

@@ -77,14 +77,14 @@ class Condition(threading.Condition):
         waiter = new_lock()
         waiter.acquire()
         self._waiters.append(waiter)
-        told = False
+        notified = False
         try:
             self._lock.release()
-            told = _sleep(waiter, timeout)
-            return told
+            notified = _sleep(waiter, timeout)
+            return notified
         finally:
             self._lock.acquire()
-            if not told:
+            if not notified:
                 with suppress(ValueError):
                     self._waiters.remove(waiter)
 

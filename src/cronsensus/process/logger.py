@@ -105,12 +105,12 @@ class Logger:
         try:
             if not self._logger.isEnabledFor(level):
                 return
-            known = sys.exc_info() if exc_info is True else exc_info
+            exception = sys.exc_info() if exc_info is True else exc_info
             # Not Logger.log, which searches the stack for the caller. It is two calls up, and a node logs each run.
             caller = sys._getframe(2)  # noqa: SLF001
             record = self._logger.makeRecord(
                 self._logger.name, level, caller.f_code.co_filename, caller.f_lineno, message, args,
-                _as_tuple(known), caller.f_code.co_name, extra,
+                _as_tuple(exception), caller.f_code.co_name, extra,
             )  # fmt: skip
             if self._write is None:
                 _mask_record(record)
@@ -225,12 +225,12 @@ def complain(name: str, level: int, message: object, args: tuple[object, ...], e
         return
     try:
         text = str(message) % args if args else str(message)
-        why = f"{type(error).__name__}: {error}"
+        error_text = f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001 - what cannot be formatted is named at least
-        text, why = "a record", type(error).__name__
-    last = "; further errors of this kind are not shown" if _complaints == MOST_COMPLAINTS else ""
+        text, error_text = "a record", type(error).__name__
+    note = "; further errors of this kind are not shown" if _complaints == MOST_COMPLAINTS else ""
     log_aloud(
-        f"logging failed ({why}{last}), the application goes on; what was to be logged: "
+        f"logging failed ({error_text}{note}), the application goes on; what was to be logged: "
         f"{logging.getLevelName(level)} {name}: {text}"
     )
 

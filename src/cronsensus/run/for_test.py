@@ -43,7 +43,7 @@ class JobLike(Protocol):
 
 
 class TestRun(Run):
-    """A run of no node. It keeps what the job reports, and a test may tell it to stop.
+    """A run without a node. It keeps what the job reports, and a test may ask it to stop.
 
     ``with run:`` makes it what ``current_run()`` returns.
 

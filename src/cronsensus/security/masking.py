@@ -117,13 +117,13 @@ def mask_target(url: str) -> str:
         >>> mask_target("mailto://ops@example.org")
         'mailto://ops@example.org'
     """
-    scheme, colon, rest = url.partition(":")
+    scheme, colon, after_scheme = url.partition(":")
     if not colon or "/" in scheme:
-        place, slash, _ = url.partition("/")
-        return mask(place) + (f"/{STARS}" if slash else "")
+        start, slash, _ = url.partition("/")
+        return mask(start) + (f"/{STARS}" if slash else "")
     if scheme.lower() == "mailto":
-        return mask(url) if ":" not in rest else f"{scheme}:{STARS}"
-    origin = _ORIGIN.fullmatch(rest.removeprefix("//")) if scheme.lower() in {"http", "https"} else None
+        return mask(url) if ":" not in after_scheme else f"{scheme}:{STARS}"
+    origin = _ORIGIN.fullmatch(after_scheme.removeprefix("//")) if scheme.lower() in {"http", "https"} else None
     # With an @ further on, what looks like a port may be the beginning of a password.
     if origin is None or (":" in origin[1] and "@" in (origin[2] or "")):
         return f"{scheme}://{STARS}"
@@ -155,35 +155,35 @@ def _is_secret(name: str, value: Any) -> bool:
 def _mask_named(text: str, lowered: str) -> str:
     if len(lowered) != len(text):  # a letter whose small one is two
         return _NAMED.sub(_mask_value, text)
-    parts, done = [], 0
+    parts, copied_up_to = [], 0
     for hint in _HINT.finditer(lowered):
-        if hint.start() < done:
+        if hint.start() < copied_up_to:
             continue
-        found = _NAMED.match(text, hint.start())
-        if found is not None:
-            parts += [text[done : found.start()], _mask_value(found)]
-            done = found.end()
-    return "".join([*parts, text[done:]])
+        match = _NAMED.match(text, hint.start())
+        if match is not None:
+            parts += [text[copied_up_to : match.start()], _mask_value(match)]
+            copied_up_to = match.end()
+    return "".join([*parts, text[copied_up_to:]])
 
 
-def _mask_value(found: re.Match[str]) -> str:
-    plain, quoted, brackets = found["plain"], found["quoted"], found["brackets"]
-    before = found[0][: found.start("plain" if plain else "brackets" if brackets else "quoted") - found.start()]
+def _mask_value(match: re.Match[str]) -> str:
+    plain, quoted, brackets = match["plain"], match["quoted"], match["brackets"]
+    before = match[0][: match.start("plain" if plain else "brackets" if brackets else "quoted") - match.start()]
     if plain is None:
-        return found[0] if (quoted or brackets or "") in _EMPTY else before + STARS
-    if found["default"]:
+        return match[0] if (quoted or brackets or "") in _EMPTY else before + STARS
+    if match["default"]:
         return before + STARS
     value = plain.rstrip(_CLOSING)
     if not value or value.lower() in _SAYS_WHETHER:
-        return found[0]
-    if _NUMBER.fullmatch(value) and not _ENDS_IN_WORD.search(found["name"]):
-        return found[0]
+        return match[0]
+    if _NUMBER.fullmatch(value) and not _ENDS_IN_WORD.search(match["name"]):
+        return match[0]
     return before + STARS + plain[len(value) :]
 
 
-def _mask_header(found: re.Match[str]) -> str:
-    value = found[2].rstrip(_CLOSING + " \t")
-    return found[1] + (STARS if value else "") + found[2][len(value) :]
+def _mask_header(match: re.Match[str]) -> str:
+    value = match[2].rstrip(_CLOSING + " \t")
+    return match[1] + (STARS if value else "") + match[2][len(value) :]
 
 
 def _mask_urls(text: str) -> str:
@@ -191,23 +191,23 @@ def _mask_urls(text: str) -> str:
 
     Each word is looked through once for its ``@``: a search for each ``://`` of it would take quadratic time.
     """
-    parts, done, position = [], 0, 0
+    parts, copied_up_to, position = [], 0, 0
     while (user := _USER.search(text, position)) is not None:
         start = user.end()
-        word = _end_of(_REST_OF_WORD, text, start)
-        at = _last_at(text, start, word)
-        if at >= 0:
-            more = _ONE_SPACE.match(text, at + 1) if "@" not in text[at + 1 : word] else None
+        word_end = _end_of(_REST_OF_WORD, text, start)
+        at_sign = _last_at(text, start, word_end)
+        if at_sign >= 0:
+            spaced = _ONE_SPACE.match(text, at_sign + 1) if "@" not in text[at_sign + 1 : word_end] else None
         else:
-            more = None if _PORT.match(text, start) else _SPACED.match(text, start)
-        if more is not None:
-            at = more.end() - 1
-        if at < 0:
-            position = word
+            spaced = None if _PORT.match(text, start) else _SPACED.match(text, start)
+        if spaced is not None:
+            at_sign = spaced.end() - 1
+        if at_sign < 0:
+            position = word_end
             continue
-        parts += [text[done:start], STARS]
-        done = position = at
-    return "".join([*parts, text[done:]])
+        parts += [text[copied_up_to:start], STARS]
+        copied_up_to = position = at_sign
+    return "".join([*parts, text[copied_up_to:]])
 
 
 def _last_at(text: str, start: int, end: int) -> int:
@@ -221,5 +221,5 @@ def _last_at(text: str, start: int, end: int) -> int:
 
 
 def _end_of(pattern: re.Pattern[str], text: str, start: int) -> int:
-    found = pattern.match(text, start)
-    return start if found is None else found.end()
+    match = pattern.match(text, start)
+    return start if match is None else match.end()

@@ -85,7 +85,7 @@ class Startups:
             on_error: ``"free"``: another worker may try; ``"keep"``: no worker of this generation tries again.
             max_crashes: of the runner, after which it is failed. ``None``: no limit.
             keep: how long it is remembered. Defaults to ten years.
-            name: tells tasks apart. Defaults to the function's own.
+            name: unique among the tasks. Defaults to the function's own.
             unknown: refused, with the option that was probably meant.
 
         Raises:
@@ -152,21 +152,21 @@ class Startups:
         """Do what ``run_startup`` does without blocking the event loop, on which async tasks run."""
         import asyncio
 
-        over, loop = Event(), asyncio.get_running_loop()
+        is_over, loop = Event(), asyncio.get_running_loop()
 
         def run() -> None:
-            if not over.is_set():
-                self.start_up(loop, over.is_set)
+            if not is_over.is_set():
+                self.start_up(loop, is_over.is_set)
 
         running = start_on_a_thread(run)
         try:
             await asyncio.shield(running)
         except asyncio.CancelledError:
-            over.set()
+            is_over.set()
             await asyncio.wait([running])  # a second cancellation ends this wait; the thread ends at its next wait
             raise
         finally:
-            over.set()
+            is_over.set()
 
     def start_up(
         self, loop: asyncio.AbstractEventLoop | None, asked_to_stop: Callable[[], bool] = lambda: False
@@ -175,7 +175,10 @@ class Startups:
         for task in self._startups:
             watcher = task.run_task(loop, asked_to_stop)
             if watcher is not None:
-                self._watchers = [*(other for other in self._watchers if other.is_alive()), watcher]
+                self._watchers = [
+                    *(watcher_thread for watcher_thread in self._watchers if watcher_thread.is_alive()),
+                    watcher,
+                ]
                 watcher.start()
 
     def end_watching(self) -> None:
@@ -232,8 +235,8 @@ class _Startup:
             asyncio.run(called)
         else:
             # start() on the thread of an event loop, which another loop cannot be run on.
-            with ThreadPoolExecutor(1, thread_name_prefix="cronsensus-startup") as other:
-                other.submit(contextvars.copy_context().run, asyncio.run, called).result()
+            with ThreadPoolExecutor(1, thread_name_prefix="cronsensus-startup") as own_thread:
+                own_thread.submit(contextvars.copy_context().run, asyncio.run, called).result()
 
 
 class _Watcher(threading.Thread):

@@ -23,7 +23,7 @@ from cronsensus.model.acquiring import Ask, AskNamed, NotWon
 from cronsensus.model.batch import Children
 from cronsensus.model.ends import Final
 from cronsensus.model.glance import Glance, Past
-from cronsensus.model.job import JobHistory, JobSpec, JobView, check_different
+from cronsensus.model.job import JobHistory, JobSpec, JobView, check_unique_names
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, Prune, TrailEntry
 from cronsensus.model.occurrence import (
     Claim,
@@ -199,7 +199,7 @@ class Store(Backend):
             DuplicateJob: two of ``specs`` have the same name.
             InvalidPayload: arguments that are not JSON.
         """
-        check_different(specs)
+        check_unique_names(specs)
         return self._within(
             "define_jobs",
             self._define_jobs,

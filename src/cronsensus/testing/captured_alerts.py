@@ -57,7 +57,7 @@ class CapturedAlerts:
             while True:
                 sent = len(self.messages)
                 mark = alerts.send_next(alerts.by_name[name], store, mark, self._keep)  # noqa: PLW2901 - the next one
-                if not mark.letter and len(self.messages) == sent:
+                if not mark.pending and len(self.messages) == sent:
                     break
             self._marks[name] = mark
 

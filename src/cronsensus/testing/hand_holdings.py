@@ -15,7 +15,7 @@ from cronsensus.lock.in_store import StoreLockBackend
 from cronsensus.lock.lease import Lease
 from cronsensus.lock.local_queue import LocalQueue, QueuedWaiter
 from cronsensus.lock.waiter import Waiter
-from cronsensus.membership.heartbeat import LONGEST_WAIT, SOONEST, Heartbeat, Member
+from cronsensus.membership.heartbeat import LONGEST_WAIT, SHORTEST_WAIT, Heartbeat, Member
 from cronsensus.membership.lease import SessionLease
 from cronsensus.membership.lease_monitor import LeaseMonitor
 from cronsensus.membership.timer import Timer
@@ -243,7 +243,7 @@ class _HandHeartbeat(Heartbeat):
 
     def __init__(self, kit: Stage, process: HandTurned) -> None:
         super().__init__(kit.store, kit.clock)
-        self._wake = cast("Event", Crank(kit.agenda, process, self._beat, SOONEST))
+        self._wake = cast("Event", Crank(kit.agenda, process, self._beat, SHORTEST_WAIT))
 
     def add_member(self, member: Member) -> None:
         """Renew the session of ``member`` from now on."""

@@ -9,14 +9,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from cronsensus.lifecycle.participation import Participation
-from cronsensus.membership.heartbeat import SOONEST, Heartbeat
+from cronsensus.membership.heartbeat import SHORTEST_WAIT, Heartbeat
 from cronsensus.membership.timer import Timer
 from cronsensus.model.job import is_internal
 from cronsensus.model.session import SessionSpec, SessionView
 from cronsensus.node.executors.base import Executor
 from cronsensus.node.node import Node
 from cronsensus.node.settings import NodeSettings
-from cronsensus.node.waking import IDLE
+from cronsensus.node.waking import IDLE_SECONDS
 from cronsensus.process.interrupts import Event
 from cronsensus.testing.hand_executor import HandExecutor
 from cronsensus.testing.virtual_time import FAR, Crank, Deadlines, SkewedClock
@@ -59,7 +59,7 @@ class HandNode(Node):
         self._numbers = itertools.count(1)
         agenda, settings = kit.agenda, kit.scheduler.settings
         self._turning = Crank(agenda, self, self._do_round)
-        self._beating = Crank(agenda, self, lambda: self._renewer.renew(self._store), SOONEST)
+        self._beating = Crank(agenda, self, lambda: self._renewer.renew(self._store), SHORTEST_WAIT)
         parts = lifecycle.node_parts()
         parts["registry"] = {name: one for name, one in parts["registry"].items() if not is_internal(name)}
         super().__init__(
@@ -126,7 +126,7 @@ class HandNode(Node):
 
     def _wake_parked(self) -> float:
         wait = self.round.waking.wake_due()
-        return wait if wait < IDLE else FAR
+        return wait if wait < IDLE_SECONDS else FAR
 
     def _is_gone(self, session: SessionView) -> bool:
         return session.host == HOST and session.pid in self.kit.dead

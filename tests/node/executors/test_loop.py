@@ -9,7 +9,7 @@ import pytest
 
 from cronsensus.errors import Cancel
 from cronsensus.node.executors.attempt import GRACE
-from cronsensus.node.executors.loop import CANCELS, LoopExecutor, _LoopAttempt, _OwnHome
+from cronsensus.node.executors.loop import MOST_CANCELS, LoopExecutor, _LoopAttempt, _OwnHome
 from cronsensus.node.executors.loop_watch import Pulse
 from cronsensus.node.run import current_run
 
@@ -268,7 +268,7 @@ def test_a_task_that_swallows_cancellation_is_cancelled_again_and_then_given_up(
         begun.set()
         while not done.is_set():
             try:
-                await asyncio.sleep(0.001 if len(swallowed) == CANCELS else FOREVER)
+                await asyncio.sleep(0.001 if len(swallowed) == MOST_CANCELS else FOREVER)
             except asyncio.CancelledError:
                 swallowed.append(1)
         gone.set()
@@ -281,7 +281,7 @@ def test_a_task_that_swallows_cancellation_is_cancelled_again_and_then_given_up(
         watched.stop(call, "operator")
     else:
         watch.let_pass(1)
-    for times in range(1, CANCELS + 1):
+    for times in range(1, MOST_CANCELS + 1):
         bench.until(lambda times=times: len(swallowed) == times, "another cancellation")
         assert bench.of(call) == []
         bench.until(lambda: len(watch.timer) == 3, "the next deadline, beside the looks for closed and blocked loops")
@@ -293,7 +293,7 @@ def test_a_task_that_swallows_cancellation_is_cancelled_again_and_then_given_up(
     done.set()
     assert gone.wait(bench.patience)
     bench.until(lambda: not watched._home.tasks, "its end")
-    assert len(swallowed) == CANCELS
+    assert len(swallowed) == MOST_CANCELS
 
 
 def test_a_blocked_loop_of_ours_is_reported_at_the_timeout_and_replaced(bench, watched, watch):
@@ -355,7 +355,7 @@ def test_an_applications_loop_that_is_closed_is_no_failure_of_the_job(bench, clo
 
 
 def test_a_loop_that_is_closed_under_a_run_is_noticed(bench, clock, monkeypatch):
-    monkeypatch.setattr("cronsensus.node.executors.loop.LOOK_EVERY", 0.02)
+    monkeypatch.setattr("cronsensus.node.executors.loop.CHECK_EVERY", 0.02)
     loop = asyncio.new_event_loop()
     executor = LoopExecutor(bench.done, clock, loop=loop)
     call = bench.call(waits)
@@ -366,7 +366,7 @@ def test_a_loop_that_is_closed_under_a_run_is_noticed(bench, clock, monkeypatch)
 
 
 def test_run_queued_on_a_loop_that_does_not_run_is_given_back(bench, clock, monkeypatch):
-    monkeypatch.setattr("cronsensus.node.executors.loop.LOOK_EVERY", 0.02)
+    monkeypatch.setattr("cronsensus.node.executors.loop.CHECK_EVERY", 0.02)
     loop = asyncio.new_event_loop()
     executor = LoopExecutor(bench.done, clock, loop=loop)
     assert not executor.is_able
@@ -391,7 +391,7 @@ def test_an_own_loop_that_a_job_closes_is_a_failure(bench, clock, monkeypatch):
 
 
 def test_a_loop_is_looked_at_only_while_something_runs_there(bench, executor, monkeypatch):
-    monkeypatch.setattr("cronsensus.node.executors.loop.LOOK_EVERY", 0.01)
+    monkeypatch.setattr("cronsensus.node.executors.loop.CHECK_EVERY", 0.01)
     bench.run(executor, waits, timeout=0.03)
     bench.until(lambda: len(executor._attempts.timer) == 0, "quiet")
     assert executor._looking is False
@@ -435,7 +435,7 @@ def test_sys_exit_in_a_job_or_in_its_task_ends_no_loop(bench, executor, caplog):
 
 
 def test_a_job_that_stops_our_loop_stops_no_later_job(bench, executor, monkeypatch):
-    monkeypatch.setattr("cronsensus.node.executors.loop.LOOK_EVERY", 0.02)
+    monkeypatch.setattr("cronsensus.node.executors.loop.CHECK_EVERY", 0.02)
 
     async def job():
         asyncio.get_running_loop().stop()

@@ -430,7 +430,7 @@ def test_an_idle_child_leaves_after_a_while_in_an_orderly_way(bench, executor, j
 
 
 def test_without_process_descriptors_death_is_found_by_looking(bench, executor, jobs, monkeypatch):
-    monkeypatch.setattr("cronsensus.node.executors.child_process.POLL", 0.02)
+    monkeypatch.setattr("cronsensus.node.executors.child_process.POLL_SECONDS", 0.02)
     monkeypatch.setattr(child_process, "_watch_death", lambda pid: -1)
     assert bench.run(executor, jobs.dies, "SIGKILL").error.type == "ProcessDied"
     assert bench.run(executor, jobs.waits, timeout=0.2).kind == "timed_out"

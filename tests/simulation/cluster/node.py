@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import cast
 
 from cronsensus.errors import StoreError
-from cronsensus.membership.heartbeat import SOONEST, Heartbeat
+from cronsensus.membership.heartbeat import SHORTEST_WAIT, Heartbeat
 from cronsensus.membership.timer import Timer
 from cronsensus.model.session import SessionSpec, SessionView
 from cronsensus.node.executors.base import Executor
@@ -49,7 +49,7 @@ class SimulatedNode(Node):
         self._sessions = 0
         self.executor = SimulatedExecutor(self, self._receive_ending)
         self.turning = Crank(self, name, self._step)
-        self.beating = Crank(self, f"{name}.heartbeat", self._beat, soonest=SOONEST)
+        self.beating = Crank(self, f"{name}.heartbeat", self._beat, soonest=SHORTEST_WAIT)
         scenario = stage.scenario
         self._wire = Wire(stage)
         super().__init__(

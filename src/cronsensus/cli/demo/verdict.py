@@ -22,7 +22,7 @@ from cronsensus.insight.batches import counts_of, items_text
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 
-NEXT = """
+NEXT_STEPS = """
   from cronsensus import Scheduler, every
 
   scheduler = Scheduler("sqlite:///cronsensus.db")
@@ -123,7 +123,7 @@ class Verdict:
         sentence = "was killed while it worked: nothing was lost, nothing was recorded twice."
         output.line(Cell(f"{self._killed} {sentence}\n", "bold green"))
         output.heading("Next: save this as jobs.py")
-        output.line(Cell(NEXT, "cyan"))
+        output.line(Cell(NEXT_STEPS, "cyan"))
         output.heading("and start it in two terminals\n")
         output.line(Cell(f"  {shown_program()} run jobs:scheduler", "cyan"))
 

@@ -18,7 +18,7 @@ _RANDOM_ID = re.compile(r"[0-9a-f]{32}")
 """The form of ids that APScheduler makes up."""
 
 
-def check_scheduler(given: Any) -> Any:
+def check_scheduler(obj: Any) -> Any:
     """Return the scheduler to guard; for flask-apscheduler's, the scheduler inside of it.
 
     Raises:
@@ -31,10 +31,10 @@ def check_scheduler(given: Any) -> Any:
         from apscheduler.schedulers.blocking import BlockingScheduler
     except ImportError as error:
         raise ConfigurationError(missing(error)) from error
-    scheduler = given if isinstance(given, BaseScheduler) else getattr(given, "scheduler", None)
+    scheduler = obj if isinstance(obj, BaseScheduler) else getattr(obj, "scheduler", None)
     if not isinstance(scheduler, BaseScheduler):
         raise ConfigurationError(
-            f"guard() takes a scheduler of APScheduler 3, and got {type(given).__module__}.{type(given).__qualname__}; "
+            f"guard() takes a scheduler of APScheduler 3, and got {type(obj).__module__}.{type(obj).__qualname__}; "
             "write guard(BackgroundScheduler(), url)"
         )
     if not isinstance(scheduler, (BackgroundScheduler, BlockingScheduler, AsyncIOScheduler)):
@@ -52,17 +52,17 @@ def check_scheduler(given: Any) -> Any:
     return scheduler
 
 
-def missing(error: ImportError, what: str = "guard()") -> str:
-    """Return the error that says what to install if APScheduler 3 is missing for ``what``."""
+def missing(error: ImportError, who: str = "guard()") -> str:
+    """Return the error that says what to install if APScheduler 3 is missing for ``who``."""
     try:
         from importlib.metadata import version
 
-        found = version("apscheduler")
+        installed = version("apscheduler")
     except Exception:  # noqa: BLE001 - it is not there
-        return f'{what} needs APScheduler 3 ({error}); type: pip install "cronsensus[apscheduler]"'
+        return f'{who} needs APScheduler 3 ({error}); type: pip install "cronsensus[apscheduler]"'
     return (
-        f"{what} is for APScheduler 3, and {found} is installed, which has no apscheduler.schedulers ({error}); type: "
-        'pip install "apscheduler>=3.10,<4"'
+        f"{who} is for APScheduler 3, and {installed} is installed, which has no apscheduler.schedulers ({error}); "
+        'type: pip install "apscheduler>=3.10,<4"'
     )
 
 
@@ -132,8 +132,8 @@ def check_jobs(scheduler: Any, *, align: bool) -> None:
     if len(refused) == 1:
         raise refused[0]
     if refused:
-        each = "".join(f"\n- {error}" for error in refused)
-        raise InvalidOption(f"{len(refused)} jobs cannot be guarded as they are; correct each:{each}")
+        lines = "".join(f"\n- {error}" for error in refused)
+        raise InvalidOption(f"{len(refused)} jobs cannot be guarded as they are; correct each:{lines}")
 
 
 def check_job(scheduler: Any, job: Any, jobstore_alias: str, *, align: bool, warn: bool = True) -> None:
@@ -216,14 +216,14 @@ def shared_trigger(shown: str, trigger: Any, *, align: bool) -> Any:
         )
     if not isinstance(trigger, IntervalTrigger) or isinstance(trigger, Aligned):
         return trigger
-    own = trigger.start_date.microsecond != 0
-    if own and not align:
+    counts_from_own_start = trigger.start_date.microsecond != 0
+    if counts_from_own_start and not align:
         raise InvalidOption(
             f"{shown} counts its interval from the moment at which its process started, so each process would run "
             "it at times of its own; give it a start_date (start_date='2026-01-01'), or write "
             "guard(…, align=True), which counts from 1970 on in all of them"
         )
-    return Aligned.like(trigger, since=EPOCH if own else trigger.start_date)
+    return Aligned.like(trigger, since=EPOCH if counts_from_own_start else trigger.start_date)
 
 
 def check_change(scheduler: Any, job: Any, jobstore_alias: str, changes: dict[str, Any], *, align: bool) -> None:

@@ -58,7 +58,7 @@ from cronsensus.timing.durations import Duration, parse_duration
 
 _log = Logger("cronsensus.apscheduler")
 
-HANDOVER = 5
+LEAST_GRACE = 5
 """Least seconds that a released time is free for other processes, which search for such times once a second."""
 MOST_REMEMBERED = 1000
 """Jobs that are remembered after APScheduler removed them, so that their last run can be taken over."""
@@ -100,12 +100,12 @@ def guard(
         ConfigurationError: it is guarded already, or was started, or is no scheduler of APScheduler 3.
         InvalidOption: an impossible option.
     """
-    real = check_scheduler(scheduler)
-    ours = Scheduler(url, namespace=namespace, lease=lease)
+    real_scheduler = check_scheduler(scheduler)
+    own_scheduler = Scheduler(url, namespace=namespace, lease=lease)
     if wants_observing(observe):
-        real._cronsensus = Observer(real, Observation(ours))
+        real_scheduler._cronsensus = Observer(real_scheduler, Observation(own_scheduler))
     else:
-        real._cronsensus = Guard(real, ours, align=align, wait=wait)
+        real_scheduler._cronsensus = Guard(real_scheduler, own_scheduler, align=align, wait=wait)
 
 
 class Guard:
@@ -199,21 +199,21 @@ class Guard:
         """Shut down, and record the verdicts of completed runs; the others are free for other processes."""
         with self._lock:
             self._ends = True
-            left = tuple(self._on_loop)
+            on_loop = tuple(self._on_loop)
         if self._store_wait is not None:
             self._store_wait.cancel()
             self._store_wait = None
             if self._participant is None:
                 self._ours._opened.close()  # a last try may have opened it
-        self._release_from_loop(left)
-        answer = self._original["shutdown"](wait)
+        self._release_from_loop(on_loop)
+        result = self._original["shutdown"](wait)
         if self._participant is not None:
             closing = threading.Thread(target=self._close, args=(self._participant, wait), name="cronsensus-closing")
             closing.start()
             # On an event loop the runs that it waits for end only after this has returned. The program's end waits.
             if not any(hasattr(executor, "_eventloop") for executor in self._scheduler._executors.values()):
                 closing.join()
-        return answer
+        return result
 
     def _close(self, participant: Outside, wait: bool) -> None:  # noqa: FBT001 - as shutdown has it
         participant.close(wait=DRAIN if wait else timedelta(0))
@@ -318,31 +318,32 @@ class Guard:
             self._jobs.move_to_end(job.id)
             while len(self._jobs) > MOST_REMEMBERED:
                 participant.withdraw(job_name(self._jobs.popitem(last=False)[0]))
-        soon = is_memory(self._scheduler, job._jobstore_alias)
+        in_background = is_memory(self._scheduler, job._jobstore_alias)
         if late:
             self._ask(
                 participant,
                 job,
                 late,
                 "late",
-                lambda got: self._hand_out(executor, job, late, named_at, got),
-                soon=soon,
+                lambda answer: self._hand_out(executor, job, late, named_at, answer),
+                in_background=in_background,
             )
         if in_time and full:
-            # APScheduler itself tells the listeners.
+            # APScheduler itself sends the event.
             self._ask(
                 participant, job, in_time, "full",
-                lambda got: self._wait_if_early(executor, job, in_time, named_at, got), soon=soon,
+                lambda answer: self._wait_if_early(executor, job, in_time, named_at, answer),
+                in_background=in_background,
             )  # fmt: skip
             raise MaxInstancesReachedError(job)
 
-        def on_answer(got: Answer | Exception) -> None:
-            self._hand_out(executor, job, in_time, named_at, got)
+        def on_answer(answer: Answer | Exception) -> None:
+            self._hand_out(executor, job, in_time, named_at, answer)
 
         if in_time and not full:
-            if not soon:
+            if not in_background:
                 self._announced[job.id] = None
-            self._ask(participant, job, in_time, "run", on_answer, soon=soon)
+            self._ask(participant, job, in_time, "run", on_answer, in_background=in_background)
 
     def _is_full(self, executor: Any, job: Any) -> bool:
         return bool(executor._instances[job.id] + self._submitting[job.id] >= job.max_instances)
@@ -353,21 +354,21 @@ class Guard:
         job: Any,
         times: Sequence[datetime],
         intent: Intent,
-        then: Callable[[Answer | Exception], object],
+        on_answer: Callable[[Answer | Exception], object],
         *,
-        soon: bool,
+        in_background: bool,
     ) -> None:
         spec = _spec(job)
         ask = Ask(spec.name, tuple(times), intent)
-        if soon:
-            participant.acquire_soon((spec, ask), then)
+        if in_background:
+            participant.acquire_soon((spec, ask), on_answer)
             return
         try:
-            [got] = participant.acquire([(spec, ask)])
+            [answer] = participant.acquire([(spec, ask)])
         except (StoreError, LeaseLost) as error:
-            then(error)
+            on_answer(error)
         else:
-            then(got)
+            on_answer(answer)
 
     def _hand_out(
         self,
@@ -375,12 +376,12 @@ class Guard:
         job: Any,
         times: Sequence[datetime],
         named_at: datetime,
-        got: Answer | Exception,
+        answers: Answer | Exception,
     ) -> None:
         """Hand over claims that are won, report refusals, and wait for times that are early."""
-        self._report(job, times, got)
-        self._wait_if_early(executor, job, times, named_at, got)
-        won = [] if isinstance(got, Exception) else [claim for claim in got if isinstance(claim, Won)]
+        self._report(job, times, answers)
+        self._wait_if_early(executor, job, times, named_at, answers)
+        won = [] if isinstance(answers, Exception) else [claim for claim in answers if isinstance(claim, Won)]
         if won:
             waited = (datetime.now(UTC) - named_at).total_seconds()
             self._hand_over(executor, view_of(job, waited=waited), won)
@@ -391,13 +392,13 @@ class Guard:
         job: Any,
         times: Sequence[datetime],
         named_at: datetime,
-        got: Answer | Exception,
+        answers: Answer | Exception,
     ) -> None:
         """Acquire times again that came too early by the store's clock: APScheduler names no time twice."""
         participant = self._participant
-        if participant is None or isinstance(got, Exception):
+        if participant is None or isinstance(answers, Exception):
             return
-        early = [time for time, answer in zip(times, got, strict=True) if _is_early(answer)]
+        early = [time for time, answer in zip(times, answers, strict=True) if _is_early(answer)]
         if not early:
             return
         if not self._is_ahead:
@@ -422,22 +423,22 @@ class Guard:
             job,
             [time],
             intent,
-            lambda got: self._hand_out(executor, job, [time], named_at, got),
-            soon=True,
+            lambda answers: self._hand_out(executor, job, [time], named_at, answers),
+            in_background=True,
         )
 
-    def _report(self, job: Any, times: Sequence[datetime], got: Answer | Exception) -> None:
+    def _report(self, job: Any, times: Sequence[datetime], answers: Answer | Exception) -> None:
         """Log whether the store answers, and send this replica's listeners the verdicts that it has recorded."""
-        if isinstance(got, Exception):
+        if isinstance(answers, Exception):
             if not self._away:
                 self._away = True
-                _log.error("the store cannot be asked, so nothing is run until it can: %s", got)
+                _log.error("the store cannot be asked, so nothing is run until it can: %s", answers)
             return
         if self._away:
             self._away = False
             _log.warning("the store answers again; what came due meanwhile was not run by this process")
         local = [time.astimezone(self._scheduler.timezone) for time in times]
-        for event in events_of_refusals(job, local, got):
+        for event in events_of_refusals(job, local, answers):
             self._original["_dispatch_event"](event)
 
     def _hand_over(self, executor: Any, view: Any, won: Sequence[Won]) -> None:
@@ -476,8 +477,8 @@ class Guard:
     def _name_no_more(self, error: RuntimeError) -> None:
         """Acquire nothing more, because an executor accepts no more runs: this process is about to end."""
         with self._lock:
-            known, self._closed = self._closed or self._ends, True
-        if not known:
+            was_closed, self._closed = self._closed or self._ends, True
+        if not was_closed:
             _log.warning(
                 "this process runs no more times, and leaves them to others: its executor is closed (%s)", error
             )
@@ -500,7 +501,7 @@ class Guard:
             at_once = self._announced.pop(view.id, self) is None
             if isinstance(error, MaxInstancesReachedError):
                 if at_once:
-                    raise  # APScheduler tells its listeners
+                    raise  # APScheduler sends the event
             elif isinstance(error, RuntimeError) and "shutdown" in str(error):  # as concurrent.futures says
                 self._name_no_more(error)
             else:
@@ -585,6 +586,6 @@ def _is_cancelled(error: BaseException | None) -> bool:
 def _spec(job: Any) -> JobSpec:
     name = job_name(job.id)
     # Only the limit decides which runs may overlap, also for runs that are taken over.
-    grace = None if job.misfire_grace_time is None else timedelta(seconds=max(job.misfire_grace_time, HANDOVER))
+    grace = None if job.misfire_grace_time is None else timedelta(seconds=max(job.misfire_grace_time, LEAST_GRACE))
     policies = Policies(concurrency=job.max_instances, overlap="allow", grace=grace)
     return JobSpec(name=name, function=name, policies=policies, source="runtime")

@@ -27,7 +27,7 @@ from cronsensus.payload.codec import dumps
 from cronsensus.timing.durations import format_duration, parse_duration
 from cronsensus.triggers import Trigger
 
-_TAKEN = {"Scheduler", "any_of", "at", "cron", "every", "scheduler"}
+_TAKEN_NAMES = {"Scheduler", "any_of", "at", "cron", "every", "scheduler"}
 
 
 @contextlib.contextmanager
@@ -49,21 +49,21 @@ def not_starting() -> Iterator[None]:
         BaseScheduler.start = original
 
 
-def find_scheduler(given: Any, name: str) -> Any:
-    """Return the scheduler ``given``, or that inside of flask-apscheduler's.
+def find_scheduler(obj: Any, name: str) -> Any:
+    """Return the scheduler ``obj``, or that inside of flask-apscheduler's.
 
     Raises:
         ConfigurationError: it is no scheduler.
     """
     from apscheduler.schedulers.base import BaseScheduler
 
-    found = given if isinstance(given, BaseScheduler) else getattr(given, "scheduler", None)
-    if not isinstance(found, BaseScheduler):
+    scheduler = obj if isinstance(obj, BaseScheduler) else getattr(obj, "scheduler", None)
+    if not isinstance(scheduler, BaseScheduler):
         raise ConfigurationError(
-            f"{name!r} is a {type(given).__qualname__}, and no scheduler of APScheduler 3; name one: "
+            f"{name!r} is a {type(obj).__qualname__}, and no scheduler of APScheduler 3; name one: "
             "cronsensus migrate apscheduler MODULE:ATTR"
         )
-    return found
+    return scheduler
 
 
 def migrate(scheduler: Any, now: datetime) -> Migration:
@@ -105,29 +105,29 @@ class _Writing:
         name = self._name(job, function, remark)
         self._check_jitter(name, native, options)
         self._compare(job, native, remark)
-        for written, there, in_crontab in numbered_weekdays(job.trigger):
+        for written, in_apscheduler, in_crontab in numbered_weekdays(job.trigger):
             remark(
-                f"day_of_week={written!r} is {there}, as APScheduler counts from 0 for Monday, also in from_crontab; "
-                f"if it came from a crontab, where 0 is Sunday, write {in_crontab}"
+                f"day_of_week={written!r} is {in_apscheduler}, as APScheduler counts from 0 for Monday, also in "
+                f"from_crontab; if it came from a crontab, where 0 is Sunday, write {in_crontab}"
             )
-        called = self._import(module, function)
-        self._makers |= {one for one in ("any_of", "at", "cron", "every") if f"{one}(" in trigger}
+        imported_name = self._import(module, function)
+        self._makers |= {maker for maker in ("any_of", "at", "cron", "every") if f"{maker}(" in trigger}
         arguments = ", ".join([trigger, f"name={name!r}", *(f"{key}={value}" for key, value in options.items())])
-        return f"scheduler.job({arguments})({called})"
+        return f"scheduler.job({arguments})({imported_name})"
 
     def _name(self, job: Any, function: str, remark: Callable[[str], None]) -> str:
         name = function if has_random_id(job) else job.id
         if has_random_id(job):
             remark(f"it had a random id and is called {name!r}: a name has to be the same in all processes")
-        count, plain = 1, name
+        count, base_name = 1, name
         while name in self._names:
             count += 1
-            name = f"{plain}-{count}"
+            name = f"{base_name}-{count}"
         self._names.add(name)
         return name
 
     def _arguments(self, job: Any) -> dict[str, str]:
-        found = {}
+        arguments = {}
         for name in ("args", "kwargs"):
             value = getattr(job, name, None)
             if not value:
@@ -136,29 +136,30 @@ class _Writing:
                 dumps(value, what=name)
             except InvalidPayload as error:
                 raise NoEquivalent(f"{name} are not JSON ({error}); let the function fetch them by a key") from error
-            found[name] = repr(list(value) if name == "args" else dict(value))
-        return found
+            arguments[name] = repr(list(value) if name == "args" else dict(value))
+        return arguments
 
     def _policies(self, job: Any, remark: Callable[[str], None]) -> dict[str, str]:
-        found: dict[str, str] = {}
+        policies: dict[str, str] = {}
         grace = self._option(job, "misfire_grace_time")
         if grace is not None:
-            found["grace"] = repr(format_duration(parse_duration(grace, what="misfire_grace_time")))
+            policies["grace"] = repr(format_duration(parse_duration(grace, what="misfire_grace_time")))
         if not self._option(job, "coalesce"):
-            found["catch_up"] = "'all'"
-        if (most := self._option(job, "max_instances")) > 1:
-            found["overlap"], found["concurrency"] = "'allow'", str(most)
+            policies["catch_up"] = "'all'"
+        if (max_instances := self._option(job, "max_instances")) > 1:
+            policies["overlap"], policies["concurrency"] = "'allow'", str(max_instances)
             remark(
-                f"max_instances={most} counts in the whole cluster here, and a time above it waits; there it is lost"
+                f"max_instances={max_instances} counts in the whole cluster here, and a time above it waits; there it "
+                "is lost"
             )
         executor = self._executor(job)
         if executor is not None:
-            found["executor"] = repr(executor)
+            policies["executor"] = repr(executor)
         if getattr(job, "next_run_time", self) is None:
             remark("it was added paused; after the first start type: cronsensus jobs pause")
         elif getattr(job, "next_run_time", None) is not None:
             remark("its next_run_time is left out: times follow from the trigger alone")
-        return found
+        return policies
 
     def _option(self, job: Any, name: str) -> Any:
         # A job that waits for the start has only its given options.
@@ -195,18 +196,20 @@ class _Writing:
         if counts_from_own_start(job.trigger):
             remark("its interval counted from the start of each process; here from 1970, the same in all (or start=)")
             return
-        if (found := first_difference(job.trigger, native, self._now)) is not None:
-            theirs, ours = ("never" if pair is None else pair.isoformat() for pair in found)
-            remark(f"the first time that differs: {theirs} there, {ours} here (clocks are changed, say)")
+        if (difference := first_difference(job.trigger, native, self._now)) is not None:
+            apscheduler_time, native_time = ("never" if time is None else time.isoformat() for time in difference)
+            remark(
+                f"the first time that differs: {apscheduler_time} there, {native_time} here (clocks are changed, say)"
+            )
 
     def _import(self, module: str, function: str) -> str:
-        wanted, name, count = (module, function), function, 1
-        if wanted not in self._imports:
-            while name in _TAKEN or name in self._imports.values():
+        key, name, count = (module, function), function, 1
+        if key not in self._imports:
+            while name in _TAKEN_NAMES or name in self._imports.values():
                 count += 1
                 name = f"{function}_{count}"
-            self._imports[wanted] = name
-        return self._imports[wanted]
+            self._imports[key] = name
+        return self._imports[key]
 
     def finished(self) -> Migration:
         """Return the program."""
@@ -215,8 +218,8 @@ class _Writing:
             f"from {module} import {function}{'' if name == function else f' as {name}'}"
             for (module, function), name in self._imports.items()
         ]
-        listed = [*self._remarks, *self._of_the_scheduler()]
-        remarks = [f"# {'' if one.job is None else f'{one.job}: '}{one.text}" for one in listed]
+        all_remarks = [*self._remarks, *self._of_the_scheduler()]
+        remarks = [f"# {'' if remark.job is None else f'{remark.job}: '}{remark.text}" for remark in all_remarks]
         parts = [
             f"from cronsensus import {names}",
             "\n".join(imports),
@@ -225,7 +228,7 @@ class _Writing:
             "\n".join(["# What is not the same:", *remarks]) if remarks else "",
         ]
         code = "\n\n".join(part for part in parts if part) + "\n"
-        return Migration(code, len(self._lines), self._left_out, tuple(listed))
+        return Migration(code, len(self._lines), self._left_out, tuple(all_remarks))
 
     def _of_the_scheduler(self) -> Iterator[Remark]:
         from apscheduler.jobstores.memory import MemoryJobStore

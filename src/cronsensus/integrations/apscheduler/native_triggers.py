@@ -11,10 +11,10 @@ from cronsensus.integrations.migration import NoEquivalent, name_of_zone
 from cronsensus.timing.durations import format_duration
 from cronsensus.triggers import Trigger
 
-COMPARED = 400
+MOST_COMPARED = 400
 """Times that are compared: more than a year of a daily job, so with each clock change of its zone."""
-_DAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
-_CRON_DAYS = (1, 2, 3, 4, 5, 6, 0)
+_DAY_NAMES = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
+_CRON_DAY_NUMBERS = (1, 2, 3, 4, 5, 6, 0)
 
 
 def native_text(trigger: Any) -> str:
@@ -57,7 +57,7 @@ def is_calendar_interval(trigger: Any) -> bool:
 
 
 def _of_calendar(trigger: Any) -> str:
-    start, at = trigger.start_date, trigger._time
+    start, time_of_day = trigger.start_date, trigger._time
     units = {"days": trigger.days, "weeks": trigger.weeks, "months": trigger.months + 12 * trigger.years}
     several = {unit: number for unit, number in units.items() if number}
     if len(several) > 1:
@@ -65,16 +65,16 @@ def _of_calendar(trigger: Any) -> str:
             f"{trigger!r}: an interval of months and days together; here every= counts days, weeks or months"
         )
     ((unit, number),) = several.items()
-    day = {"days": "* * *", "weeks": f"* * {_DAYS[start.weekday()]}", "months": f"{start.day} * *"}[unit]
-    text = " ".join(filter(None, [str(at.second or ""), f"{at.minute} {at.hour} {day}"]))
+    day = {"days": "* * *", "weeks": f"* * {_DAY_NAMES[start.weekday()]}", "months": f"{start.day} * *"}[unit]
+    text = " ".join(filter(None, [str(time_of_day.second or ""), f"{time_of_day.minute} {time_of_day.hour} {day}"]))
     bounds = {"start": repr(start.isoformat())}
     if trigger.end_date is not None:
         bounds["end"] = repr(f"{trigger.end_date.isoformat()} 23:59:59")
     if trigger.jitter:
         bounds["jitter"] = repr(trigger.jitter)
     # APScheduler does not run a time that a clock change skips.
-    zone, counted = repr(_zone(trigger.timezone)), repr(f"{number} {unit}")
-    return _call("cron", repr(text), tz=zone, every=counted, dst="'skip'", **bounds)
+    zone, every = repr(_zone(trigger.timezone)), repr(f"{number} {unit}")
+    return _call("cron", repr(text), tz=zone, every=every, dst="'skip'", **bounds)
 
 
 def numbered_weekdays(trigger: Any) -> Iterator[tuple[str, str, str]]:
@@ -92,28 +92,30 @@ def numbered_weekdays(trigger: Any) -> Iterator[tuple[str, str, str]]:
         numbers = [expression for expression in field.expressions if type(expression) is RangeExpression]
         if numbers:
             days = _weekday_numbers(numbers)
-            there, in_crontab = (",".join(names[day] for day in days) for names in (_DAYS, (_DAYS[6], *_DAYS[:6])))
-            yield ",".join(map(str, numbers)), there, in_crontab
+            in_apscheduler, in_crontab = (
+                ",".join(names[day] for day in days) for names in (_DAY_NAMES, (_DAY_NAMES[6], *_DAY_NAMES[:6]))
+            )
+            yield ",".join(map(str, numbers)), in_apscheduler, in_crontab
 
 
 def counts_from_own_start(trigger: Any) -> bool:
     """Whether an interval begins at the moment at which its process started."""
     from apscheduler.triggers.interval import IntervalTrigger
 
-    own = isinstance(trigger, IntervalTrigger) and (trigger.start_date is None or trigger.start_date.microsecond)
-    return bool(own)
+    is_own = isinstance(trigger, IntervalTrigger) and (trigger.start_date is None or trigger.start_date.microsecond)
+    return bool(is_own)
 
 
 def first_difference(trigger: Any, native: Trigger, now: datetime) -> tuple[datetime | None, datetime | None] | None:
     """Return the first pair of fire times that differ, theirs and ours; ``None``: the next ones are the same."""
-    ours = now - timedelta(microseconds=1)
-    for theirs in _times(trigger, now):
-        found = native.next_after(ours)
-        if found != theirs:
-            return theirs, found
-        if found is None:
+    previous = now - timedelta(microseconds=1)
+    for expected in _times(trigger, now):
+        native_time = native.next_after(previous)
+        if native_time != expected:
+            return expected, native_time
+        if native_time is None:
             return None
-        ours = found
+        previous = native_time
     return None
 
 
@@ -123,7 +125,7 @@ def _times(trigger: Any, now: datetime) -> Iterator[datetime | None]:
         if jitter:
             trigger.jitter = None  # random each time
         begin = now
-        for _ in range(COMPARED):
+        for _ in range(MOST_COMPARED):
             previous = trigger.get_next_fire_time(previous, now)
             while is_calendar_interval(trigger) and previous is not None and previous <= begin:
                 previous = trigger.get_next_fire_time(
@@ -176,39 +178,39 @@ def _days(day: Any, day_of_week: Any) -> tuple[str, str]:
     return ",".join(days), weekdays
 
 
-def _position(one: Any) -> str:
-    day = _CRON_DAYS[one.weekday]
-    return f"{day}L" if one.option_num == 5 else f"{day}#{one.option_num + 1}"
+def _position(expression: Any) -> str:
+    day = _CRON_DAY_NUMBERS[expression.weekday]
+    return f"{day}L" if expression.option_num == 5 else f"{day}#{expression.option_num + 1}"
 
 
 def _weekdays(field: Any) -> str:
     """Return the weekdays by name: APScheduler's numbers begin with Monday, those of a cron text with Sunday."""
-    found = _weekday_numbers(field.expressions)
-    return "*" if len(found) == 7 else ",".join(_DAYS[day] for day in found)
+    numbers = _weekday_numbers(field.expressions)
+    return "*" if len(numbers) == 7 else ",".join(_DAY_NAMES[day] for day in numbers)
 
 
 def _weekday_numbers(expressions: Sequence[Any]) -> list[int]:
     """Return the days that expressions allow, from 0 for Monday."""
-    found: set[int] = set()
+    days: set[int] = set()
     for expression in expressions:
         first = getattr(expression, "first", 0)
         last = getattr(expression, "last", 6)
-        found.update(range(first, (6 if last is None else last) + 1, expression.step or 1))
-    return sorted(found)
+        days.update(range(first, (6 if last is None else last) + 1, expression.step or 1))
+    return sorted(days)
 
 
 def _ranges(field: Any) -> list[str]:
     return [_range(expression, field) for expression in field.expressions]
 
 
-def _range(one: Any, field: Any) -> str:
+def _range(expression: Any, field: Any) -> str:
     from apscheduler.triggers.cron.fields import MAX_VALUES
 
-    step = f"/{one.step}" if one.step else ""
-    if not hasattr(one, "first"):
+    step = f"/{expression.step}" if expression.step else ""
+    if not hasattr(expression, "first"):
         return f"*{step}"
-    last = MAX_VALUES[field.name] if one.last is None else one.last
-    return f"{one.first}{step}" if last == one.first and not step else f"{one.first}-{last}{step}"
+    last = MAX_VALUES[field.name] if expression.last is None else expression.last
+    return f"{expression.first}{step}" if last == expression.first and not step else f"{expression.first}-{last}{step}"
 
 
 def _zone(zone: Any) -> str:
@@ -216,14 +218,14 @@ def _zone(zone: Any) -> str:
 
 
 def _bounds(trigger: Any) -> dict[str, str]:
-    found = {}
+    bounds = {}
     if trigger.start_date is not None:
-        found["start"] = repr(trigger.start_date.isoformat())
+        bounds["start"] = repr(trigger.start_date.isoformat())
     if trigger.end_date is not None:
-        found["end"] = repr(trigger.end_date.isoformat())
+        bounds["end"] = repr(trigger.end_date.isoformat())
     if trigger.jitter:
-        found["jitter"] = repr(trigger.jitter)
-    return found
+        bounds["jitter"] = repr(trigger.jitter)
+    return bounds
 
 
 def _call(name: str, *arguments: str, **named: str) -> str:

@@ -13,11 +13,25 @@ _OPERATOR = re.compile(r"&&|\|\||[;|&\n]")
 _REDIRECTION = re.compile(r"\d*>&\d*-?|&>>?|\d*[<>]+&?\d*")
 _INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|php|node|java|bash|sh|dash|zsh|ksh)[\d.]*")
 _WRAPPERS = {"env", "nice", "ionice", "nohup", "time", "chronic", "exec", "flock", "timeout", "setsid", "command"}
-_ON_THE_WAY = {"cd", "test", "[", "[[", ".", "source", "export", "sleep", "umask", "set", "true", "ulimit", "mkdir"}
+_PREPARING_COMMANDS = {
+    "cd",
+    "test",
+    "[",
+    "[[",
+    ".",
+    "source",
+    "export",
+    "sleep",
+    "umask",
+    "set",
+    "true",
+    "ulimit",
+    "mkdir",
+}
 _KEYWORDS = {"if", "then", "else", "do", "while", "!"}
 _DISPATCHERS = re.compile(r"(manage\.py|artisan|console|rake|bundle|invoke|fab|make|npm|yarn|run-parts|wp)")
 _SUDO = re.compile(r"\bsudo\s+(?:-[nEHi]+\s+)*(?:(?:-u\s*|--user[= ])\S+\s+)?")
-_SUFFIX = re.compile(r"\.(sh|bash|py|pl|rb|php|js|jar)$")
+_SCRIPT_SUFFIX = re.compile(r"\.(sh|bash|py|pl|rb|php|js|jar)$")
 _FLOCK = re.compile(
     r"(?:/usr)?(?:/bin/)?flock\s+((?:(?:-[nxe]+|--nonblock|--nb|--exclusive)\s+)+)([^\s;|&<>'\"$-]\S*)\s+(?!-)"
 )
@@ -44,15 +58,15 @@ def strip_prefixes(command: str) -> Stripped:
     """
     if _OPERATOR.search(_REDIRECTION.sub("", command)) is not None:
         return Stripped(command)
-    rest, lock, timeout = command, None, None
+    remaining, lock, timeout = command, None, None
     while True:
-        if lock is None and (found := _FLOCK.match(rest)) is not None and "n" in found[1]:
-            lock = found[2]
-        elif timeout is None and (found := _TIMEOUT.match(rest)) is not None and _is_duration(found[1] + found[2]):
-            timeout = found[1] + (found[2] or "s")
+        if lock is None and (match := _FLOCK.match(remaining)) is not None and "n" in match[1]:
+            lock = match[2]
+        elif timeout is None and (match := _TIMEOUT.match(remaining)) is not None and _is_duration(match[1] + match[2]):
+            timeout = match[1] + (match[2] or "s")
         else:
-            return Stripped(rest, lock, timeout)
-        rest = rest[found.end() :]
+            return Stripped(remaining, lock, timeout)
+        remaining = remaining[match.end() :]
 
 
 def _is_duration(text: str) -> bool:
@@ -70,25 +84,27 @@ def function_name(command: str, taken: set[str]) -> str:
 def _program(command: str) -> str:
     """Return the word by which a person would call a command: its script, module or subcommand."""
     parts = _OPERATOR.split(_SUDO.sub("", _REDIRECTION.sub(" ", command)))
-    candidates = [called for part in parts if (called := _called([word.strip("\"'(){}") for word in part.split()]))]
-    return next((called for called in candidates if called not in _ON_THE_WAY), candidates[0] if candidates else "")
+    candidates = [program for part in parts if (program := _called([word.strip("\"'(){}") for word in part.split()]))]
+    return next(
+        (program for program in candidates if program not in _PREPARING_COMMANDS), candidates[0] if candidates else ""
+    )
 
 
 def _called(words: list[str]) -> str:
-    wrapped, module, dispatcher = False, False, ""
+    after_wrapper, after_m, dispatcher = False, False, ""
     for word in words:
-        name = _SUFFIX.sub("", word.rsplit("/", 1)[-1])
+        name = _SCRIPT_SUFFIX.sub("", word.rsplit("/", 1)[-1])
         if word == "-m":
-            module = True
+            after_m = True
         elif not word or word in _KEYWORDS or word.startswith("-") or "=" in word.split("/")[0]:
             continue
-        elif module:
+        elif after_m:
             return word.rsplit(".", 1)[-1]
-        elif word in _ON_THE_WAY and not dispatcher:
+        elif word in _PREPARING_COMMANDS and not dispatcher:
             return word
         elif name in _WRAPPERS or _INTERPRETERS.fullmatch(name):
-            wrapped = True
-        elif wrapped and re.fullmatch(r"[\d.]+[smhd]?|\S*\.lock", word):
+            after_wrapper = True
+        elif after_wrapper and re.fullmatch(r"[\d.]+[smhd]?|\S*\.lock", word):
             continue  # arguments of a wrapper: a time, a priority, a file
         elif _DISPATCHERS.fullmatch(word.rsplit("/", 1)[-1]):
             dispatcher = name

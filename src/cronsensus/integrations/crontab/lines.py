@@ -91,10 +91,10 @@ def read_crontab(text: str, *, name: str = "", system: bool = False) -> Iterator
 
 def _read_setting(line: str) -> tuple[str, str] | None:
     """Return name and value; a value is not expanded, and keeps the spaces inside quotes."""
-    found = _SETTING.fullmatch(line)
-    if found is None:
+    match = _SETTING.fullmatch(line)
+    if match is None:
         return None
-    name, value = found[1], found[2].rstrip(" \t")
+    name, value = match[1], match[2].rstrip(" \t")
     if value[:1] in {'"', "'"}:
         if len(value) < 2 or value[-1] != value[0]:
             raise Unreadable(f"the value of {name} has no closing quote; write {name}={value}{value[0]}")
@@ -107,21 +107,21 @@ def _read_entry(line: str, place: str, settings: Mapping[str, str], comment: str
     length = 1 if line.startswith("@") else 5
     parts = line.split(None, length)
     if len(parts) <= length:
-        shape = "a word such as @daily" if length == 1 else "five fields"
-        raise Unreadable(f"{shown(line)} has no command: a line is {shape}, then a command, or NAME=value")
-    schedule, rest = " ".join(parts[:length]), parts[length]
+        expected = "a word such as @daily" if length == 1 else "five fields"
+        raise Unreadable(f"{shown(line)} has no command: a line is {expected}, then a command, or NAME=value")
+    schedule, command_text = " ".join(parts[:length]), parts[length]
     never = _never_fires(schedule)
     user = None
     if system:
-        user, rest = _split_user(line, rest)
-    elif rest.split()[0] == "root":
+        user, command_text = _split_user(line, command_text)
+    elif command_text.split()[0] == "root":
         raise Unreadable(f"{shown(line)} has a user before its command, as in /etc/crontab; read it with --system")
-    command, stdin = split_command(rest)
+    command, stdin = split_command(command_text)
     return Entry(place, schedule, command, stdin, settings, user, comment, never)
 
 
-def _split_user(line: str, rest: str) -> tuple[str, str]:
-    user, *command = rest.split(None, 1)
+def _split_user(line: str, text: str) -> tuple[str, str]:
+    user, *command = text.split(None, 1)
     if not command or _USER.fullmatch(user) is None:
         raise Unreadable(f"{shown(line)} has no user before its command; a user's own crontab is read without --system")
     return user, command[0]
@@ -133,11 +133,13 @@ def split_command(text: str) -> tuple[str, str]:
     The first ``%`` without a backslash ends the command, each further one is a line break of stdin, which gets one at
     its end, too. ``\%`` is a percent sign.
     """
-    found = re.fullmatch(r"((?:\\.|[^\\%]|\\$)*)(?:%(.*))?", text, re.DOTALL)
-    if found is None:
+    match = re.fullmatch(r"((?:\\.|[^\\%]|\\$)*)(?:%(.*))?", text, re.DOTALL)
+    if match is None:
         raise AssertionError(text)  # the expression matches any text
-    command = re.sub(r"\\(.)", lambda pair: "%" if pair[1] == "%" else pair[0], found[1], flags=re.DOTALL).rstrip()
-    stdin = re.sub(r"(\\?)%", lambda sign: "%" if sign[1] else "\n", found[2] or "")
+    command = re.sub(
+        r"\\(.)", lambda escaped: "%" if escaped[1] == "%" else escaped[0], match[1], flags=re.DOTALL
+    ).rstrip()
+    stdin = re.sub(r"(\\?)%", lambda percent: "%" if percent[1] else "\n", match[2] or "")
     return command, stdin + "\n" if stdin and not stdin.endswith("\n") else stdin
 
 
@@ -157,8 +159,8 @@ def _never_fires(schedule: str) -> bool:
             _check_term(name, term)
     minute, hour, day, month, weekday = fields
     try:
-        for alone in (f"{minute} {hour} * {month} *", f"* * {day} * *", f"* * * * {weekday}"):
-            cron(alone)
+        for partial_schedule in (f"{minute} {hour} * {month} *", f"* * {day} * *", f"* * * * {weekday}"):
+            cron(partial_schedule)
     except InvalidTrigger as error:
         raise Unreadable(str(error)) from error
     try:
@@ -173,10 +175,10 @@ def _check_term(name: str, term: str) -> None:
     for sign, instead in _NOT_OF_CRON.items():
         if sign in term.upper() and (sign != "L" or term.upper().rstrip("W").lstrip("0123456789") == "L"):
             raise Unreadable(f"{shown(term)} is wrong in the {name} field; {instead}")
-    if (found := _STEP_OF_ONE.fullmatch(term)) is not None:
+    if (match := _STEP_OF_ONE.fullmatch(term)) is not None:
         # One cron reads it as the value alone, another from the value on, like cronsensus, a third not at all.
         raise Unreadable(
-            f"{shown(term)} in the {name} field is not the same in all crons; write {found[1]}, or a range and its step"
+            f"{shown(term)} in the {name} field is not the same in all crons; write {match[1]}, or a range and its step"
         )
     if _TERM.fullmatch(term) is None or _LONG_NAME.search(term) is not None:
         raise Unreadable(f"{shown(term)} is wrong in the {name} field; write a value, 1-5, 1,3, */5 or *")

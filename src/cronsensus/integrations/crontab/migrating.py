@@ -11,8 +11,8 @@ from cronsensus.integrations.crontab.lines import Entry, Mistake
 from cronsensus.integrations.layout import Call, laid_out, quoted
 from cronsensus.triggers.zones import zone_name
 
-_NOT_OF_THE_ENVIRONMENT = {"CRON_TZ", "MAILTO", "MAILFROM", "RANDOM_DELAY"}
-_TAKEN = {"Mapping", "Scheduler", "cron", "os", "scheduler", "sh", "subprocess"}
+_SETTINGS_OF_CRON = {"CRON_TZ", "MAILTO", "MAILFROM", "RANDOM_DELAY"}
+_TAKEN_NAMES = {"Mapping", "Scheduler", "cron", "os", "scheduler", "sh", "subprocess"}
 _IMPORTS = """\
 import os
 import subprocess
@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from cronsensus import Scheduler, cron
 
 scheduler = Scheduler()  # the store: CRONSENSUS_URL, or Scheduler("postgresql://…")"""
-_OWN = '''\
+_SH_OF_USER = '''\
 def sh(command: str, *, stdin: str = "", env: Mapping[str, str] = {}) -> None:
     """Run a command as cron does: by a shell, at home; fail if it fails."""
     home, name = os.path.expanduser("~"), os.environ.get("LOGNAME", "")
@@ -34,7 +34,7 @@ def sh(command: str, *, stdin: str = "", env: Mapping[str, str] = {}) -> None:
         input=stdin,
         text=True,
     )'''
-_SYSTEM = '''\
+_SH_OF_SYSTEM = '''\
 def sh(
     command: str, *, user: str, stdin: str = "", env: Mapping[str, str] = {}
 ) -> None:
@@ -89,9 +89,9 @@ def migrate(lines: Iterable[Entry | Mistake], zone: Zone, *, system: bool = Fals
         zone: of lines without ``CRON_TZ``.
         system: whether the lines name users.
     """
-    found = list(lines)
-    writing = _Writing(zone, [one for one in found if isinstance(one, Entry)])
-    for line in found:
+    all_lines = list(lines)
+    writing = _Writing(zone, [line for line in all_lines if isinstance(line, Entry)])
+    for line in all_lines:
         writing.add(line)
     return writing.finished(system=system)
 
@@ -106,7 +106,7 @@ class _Writing:
     entries: Sequence[Entry]
     blocks: list[str] = field(default_factory=list)
     environments: list[dict[str, str]] = field(default_factory=list)
-    names: set[str] = field(default_factory=lambda: set(_TAKEN))
+    names: set[str] = field(default_factory=lambda: set(_TAKEN_NAMES))
     remarks: list[Remark] = field(default_factory=list)
     jobs: int = 0
     left_out: int = 0
@@ -174,7 +174,7 @@ class _Writing:
 
     def _stripped(self, entry: Entry) -> Stripped:
         stripped = strip_prefixes(entry.command)
-        if stripped.lock is None or sum(stripped.lock in other.command for other in self.entries) == 1:
+        if stripped.lock is None or sum(stripped.lock in entry_of_file.command for entry_of_file in self.entries) == 1:
             return stripped
         self._remark(
             entry.place,
@@ -185,15 +185,15 @@ class _Writing:
 
     def _environment(self, settings: Mapping[str, str]) -> str:
         """Return the name of the constant that has these settings, which is written above its first job."""
-        wanted = {name: value for name, value in settings.items() if name not in _NOT_OF_THE_ENVIRONMENT}
-        if not wanted:
+        variables = {name: value for name, value in settings.items() if name not in _SETTINGS_OF_CRON}
+        if not variables:
             return ""
-        if wanted not in self.environments:
-            self.environments.append(wanted)
-            rows = [f"    {quoted(name)}: {quoted(value)}," for name, value in wanted.items()]
+        if variables not in self.environments:
+            self.environments.append(variables)
+            rows = [f"    {quoted(name)}: {quoted(value)}," for name, value in variables.items()]
             name = self._environment_name(len(self.environments))
             self.blocks.append("\n".join([f"{name} = {{", *rows, "}"]))
-        return self._environment_name(self.environments.index(wanted) + 1)
+        return self._environment_name(self.environments.index(variables) + 1)
 
     def _environment_name(self, number: int) -> str:
         return "ENVIRONMENT" if number == 1 else f"ENVIRONMENT_{number}"
@@ -206,7 +206,7 @@ class _Writing:
         remarks = (*self.remarks, *(Remark(None, text) for text in self._of_the_file(system=system)))
         parts = [_IMPORTS]
         if self.jobs:
-            parts = [_IMPORTS, _SYSTEM if system else _OWN, *self.blocks]
+            parts = [_IMPORTS, _SH_OF_SYSTEM if system else _SH_OF_USER, *self.blocks]
         code = "\n\n\n".join(parts)
         if remarks:
             comments = [

@@ -29,12 +29,12 @@ from cronsensus.stores.sql.definitions import read_spec
 
 _MOST_COUNTED = 10_000
 """Lists are counted up to this for their page numbers: counting a million runs would read them all."""
-_LOOKED_AT = 100_000
+_MOST_SEARCHED = 100_000
 """Runs of a list that filters search: without a bound a filter without matches would read all runs."""
 _MOST_JOBS = 100
 _LONGEST_NUMBER = 18
-_LATEST = 10
-_SHORT = 80
+_MOST_LATEST = 10
+_LONGEST_REASON = 80
 
 
 def _local(moment: datetime | None) -> str:
@@ -76,20 +76,20 @@ class _ReadOnly(admin.ModelAdmin):
         """Refuse: ended runs are pruned."""
         return False
 
-    def _is_allowed(self, request: Any, what: str) -> bool:
-        return bool(request.user.has_perm(f"cronsensus_django.{what}"))
+    def _is_allowed(self, request: Any, permission: str) -> bool:
+        return bool(request.user.has_perm(f"cronsensus_django.{permission}"))
 
-    def _act(self, request: Any, chosen: Any, done: str, verb: Callable[[Any, str, str], object]) -> None:
+    def _act(self, request: Any, queryset: Any, done: str, verb: Callable[[Any, str, str], object]) -> None:
         """Carry an action out on each chosen object; show a message for each refusal."""
-        reason, who, count = request.POST.get("reason", "").strip(), request.user.get_username(), 0
-        for one in chosen:
+        reason, user_name, count = request.POST.get("reason", "").strip(), request.user.get_username(), 0
+        for obj in queryset:
             try:
-                verb(one, reason, who)
+                verb(obj, reason, user_name)
             except (CronsensusError, LookupError) as error:
-                self.message_user(request, f"{one}: {error}", messages.ERROR)
+                self.message_user(request, f"{obj}: {error}", messages.ERROR)
                 continue
             count += 1
-            self.log_change(request, one, f"{done}: {reason}" if reason else done)
+            self.log_change(request, obj, f"{done}: {reason}" if reason else done)
         if count:
             self.message_user(request, f"{done}: {count}", messages.SUCCESS)
 
@@ -169,33 +169,33 @@ class JobAdmin(_ReadOnly):
     @admin.display(description="runs")
     def runs(self, job: Any) -> Any:
         """Return a link to its runs."""
-        where = reverse(f"{self.admin_site.name}:cronsensus_django_run_changelist")
-        return format_html('<a href="{}?job__id__exact={}">runs</a>', where, job.pk)
+        path = reverse(f"{self.admin_site.name}:cronsensus_django_run_changelist")
+        return format_html('<a href="{}?job__id__exact={}">runs</a>', path, job.pk)
 
     @admin.display(description="latest runs")
     def latest(self, job: Any) -> Any:
         """Return the state of its latest run."""
         lines = [f"{_local(run.scheduled_for or run.due_at)}  {run.state}  {run.reason or ''}" for run in
-                 Run.objects.filter(job=job.pk)[:_LATEST]]  # fmt: skip
+                 Run.objects.filter(job=job.pk)[:_MOST_LATEST]]  # fmt: skip
         return format_html("<pre>{}</pre>", "\n".join(lines))
 
     @admin.action(description="Run now", permissions=["run"])
-    def run_now(self, request: Any, chosen: Any) -> None:
+    def run_now(self, request: Any, queryset: Any) -> None:
         """Run jobs beside their schedule."""
         trigger = find_scheduler().trigger
-        self._act(request, chosen, "run now", lambda job, why, who: trigger(job.name, reason=why, by=who))
+        self._act(request, queryset, "run now", lambda job, why, who: trigger(job.name, reason=why, by=who))
 
     @admin.action(description="Pause (with a reason)", permissions=["pause"])
-    def pause(self, request: Any, chosen: Any) -> None:
+    def pause(self, request: Any, queryset: Any) -> None:
         """Stop jobs firing."""
         pause = find_scheduler().pause
-        self._act(request, chosen, "paused", lambda job, why, who: pause(job.name, reason=why, by=who))
+        self._act(request, queryset, "paused", lambda job, why, who: pause(job.name, reason=why, by=who))
 
     @admin.action(description="Resume", permissions=["pause"])
-    def resume(self, request: Any, chosen: Any) -> None:
+    def resume(self, request: Any, queryset: Any) -> None:
         """End pauses."""
         resume = find_scheduler().resume
-        self._act(request, chosen, "resumed", lambda job, why, who: resume(job.name, reason=why, by=who))
+        self._act(request, queryset, "resumed", lambda job, why, who: resume(job.name, reason=why, by=who))
 
     def has_pause_permission(self, request: Any) -> bool:
         """Whether the user may pause jobs."""
@@ -213,7 +213,7 @@ class RunAdmin(_ReadOnly):
     list_filter = (StateFilter, OriginFilter)
     list_select_related = ("job",)
     search_fields = ("=id",)
-    search_help_text = f"a number, a key, or a part of a job's name; lists look at the latest {_LOOKED_AT:,} runs"
+    search_help_text = f"a number, a key, or a part of a job's name; lists look at the latest {_MOST_SEARCHED:,} runs"
     sortable_by = ()
     actions = ("retry", "cancel")
     fields = readonly_fields = (
@@ -235,13 +235,13 @@ class RunAdmin(_ReadOnly):
 
     def get_queryset(self, request: Any) -> Any:
         """Return the runs; without a job or a search only the latest, so that no list reads all."""
-        found = super().get_queryset(request)
-        asked = getattr(request, "GET", {})
+        runs = super().get_queryset(request)
+        query = getattr(request, "GET", {})
         match = getattr(request, "resolver_match", None)
-        if asked.get("q") or asked.get("job__id__exact") or match is None or not match.url_name.endswith("changelist"):
-            return found
-        newest = found.order_by("-pk").values_list("pk", flat=True).first() or 0
-        return found.filter(pk__gt=newest - _LOOKED_AT)
+        if query.get("q") or query.get("job__id__exact") or match is None or not match.url_name.endswith("changelist"):
+            return runs
+        newest = runs.order_by("-pk").values_list("pk", flat=True).first() or 0
+        return runs.filter(pk__gt=newest - _MOST_SEARCHED)
 
     @admin.display(description="for")
     def nominal(self, run: Any) -> str:
@@ -270,7 +270,7 @@ class RunAdmin(_ReadOnly):
         """Return its reason, or its error, in short."""
         error = read_error(run.error)
         text = run.reason or ("" if error is None else f"{error.type}: {error.message}")
-        return text if len(text) <= _SHORT else f"{text[:_SHORT]}…"
+        return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}…"
 
     @admin.display(description="error")
     def failure(self, run: Any) -> Any:
@@ -286,28 +286,34 @@ class RunAdmin(_ReadOnly):
         lines = (
             ", ".join(
                 filter(
-                    None, (f"{one.attempt}: {_local(one.started_at)}", one.node, str(one.end or "running"), one.reason)
+                    None,
+                    (
+                        f"{attempt.attempt}: {_local(attempt.started_at)}",
+                        attempt.node,
+                        str(attempt.end or "running"),
+                        attempt.reason,
+                    ),
                 )
             )
-            for one in find_scheduler().store.runs(run.pk)
+            for attempt in find_scheduler().store.runs(run.pk)
         )
         return format_html("<pre>{}</pre>", "\n".join(lines) or "-")
 
     @admin.action(description="Retry", permissions=["retry"])
-    def retry(self, request: Any, chosen: Any) -> None:
+    def retry(self, request: Any, queryset: Any) -> None:
         """Run again the runs that did not succeed."""
         retry = find_scheduler().retry
-        self._act(request, chosen, "retried", lambda run, why, who: retry(run.pk, reason=why, by=who))
+        self._act(request, queryset, "retried", lambda run, why, who: retry(run.pk, reason=why, by=who))
 
     @admin.action(description="Cancel (with a reason)", permissions=["cancel"])
-    def cancel(self, request: Any, chosen: Any) -> None:
+    def cancel(self, request: Any, queryset: Any) -> None:
         """Cancel pending runs, and ask running runs to stop."""
         cancel = find_scheduler().cancel
 
         def act(run: Any, why: str, who: str) -> None:
             cancel(run.pk, reason=why or "cancelled in the admin", by=who)
 
-        self._act(request, chosen, "cancelled", act)
+        self._act(request, queryset, "cancelled", act)
 
     def has_retry_permission(self, request: Any) -> bool:
         """Whether the user may retry runs."""

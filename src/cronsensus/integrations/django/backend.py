@@ -49,7 +49,7 @@ from cronsensus.retry import decide_end
 from cronsensus.triggers import Trigger, cron
 
 T = TypeVar("T")
-_STATES = {
+_STATUS_OF_STATE = {
     State.PENDING: TaskResultStatus.READY,
     State.RUNNING: TaskResultStatus.RUNNING,
     State.SUCCEEDED: TaskResultStatus.SUCCESSFUL,
@@ -180,7 +180,7 @@ class Backend(BaseTaskBackend):
             options["at"] = _aware(task.run_after)
         call = job.options(**options)
         connection = self._shared_connection()
-        begun = timezone.now()
+        called_at = timezone.now()
         try:
             handle = (
                 call.enqueue(*args, **kwargs) if connection is None else call.enqueue_in(connection, *args, **kwargs)
@@ -195,7 +195,7 @@ class Backend(BaseTaskBackend):
             ) from error
         let_go_in_tests()
         result = _make_result(
-            task, handle.key, args=args, kwargs=kwargs, enqueued_at=handle.created_at or begun, alias=self.alias
+            task, handle.key, args=args, kwargs=kwargs, enqueued_at=handle.created_at or called_at, alias=self.alias
         )
         task_enqueued.send(type(self), task_result=result)
         return result
@@ -221,16 +221,16 @@ class Backend(BaseTaskBackend):
         """
         require_test_database()
         store = find_scheduler()._opened.ready()  # noqa: SLF001 - the room is part of the library
-        found = store.occurrences(OccurrenceFilter(key=str(result_id)), limit=1)
-        if not found:
+        newest = store.occurrences(OccurrenceFilter(key=str(result_id)), limit=1)
+        if not newest:
             raise TaskResultDoesNotExist(result_id)
-        [seen] = found
-        task = _find_task(seen.job)
+        [occurrence] = newest
+        task = _find_task(occurrence.job)
         if task is None:
             raise TaskResultDoesNotExist(result_id)
-        runs = sorted(store.runs(seen.id), key=lambda run: run.token)
+        runs = sorted(store.runs(occurrence.id), key=lambda run: run.token)
         let_go_in_tests()
-        return _read_result(task, seen, runs, alias=self.alias)
+        return _read_result(task, occurrence, runs, alias=self.alias)
 
     def check(self, **kwargs: Any) -> list[Any]:
         """Return what is wrong with the settings."""
@@ -249,43 +249,46 @@ def _aware(moment: datetime) -> datetime:
     return timezone.make_aware(moment) if timezone.is_naive(moment) else moment
 
 
-def _make_result(task: Task, key: str, *, args: Any, kwargs: Any, alias: str, **known: Any) -> TaskResult:
-    given: dict[str, Any] = {
+def _make_result(task: Task, key: str, *, args: Any, kwargs: Any, alias: str, **fields: Any) -> TaskResult:
+    defaults: dict[str, Any] = {
         "status": TaskResultStatus.READY, "enqueued_at": None, "started_at": None, "finished_at": None,
         "last_attempted_at": None, "errors": [], "worker_ids": [],
     }  # fmt: skip
-    return TaskResult(task=task, id=key, args=list(args), kwargs=dict(kwargs), backend=alias, **given | known)
+    return TaskResult(task=task, id=key, args=list(args), kwargs=dict(kwargs), backend=alias, **defaults | fields)
 
 
-def _read_result(task: Task, seen: Occurrence, runs: list[RunView], *, alias: str) -> TaskResult:
+def _read_result(task: Task, occurrence: Occurrence, runs: list[RunView], *, alias: str) -> TaskResult:
     result = _make_result(
-        task.using(priority=seen.priority), seen.key, args=seen.args, kwargs=seen.kwargs, alias=alias,
-        status=_STATES.get(seen.state, TaskResultStatus.FAILED), enqueued_at=seen.created_at,
-        started_at=runs[0].started_at if runs else None, finished_at=seen.finished_at,
+        task.using(priority=occurrence.priority), occurrence.key, args=occurrence.args, kwargs=occurrence.kwargs,
+        alias=alias,
+        status=_STATUS_OF_STATE.get(occurrence.state, TaskResultStatus.FAILED), enqueued_at=occurrence.created_at,
+        started_at=runs[0].started_at if runs else None, finished_at=occurrence.finished_at,
         last_attempted_at=runs[-1].started_at if runs else None,
-        errors=_errors_of(seen, runs), worker_ids=[run.node or "" for run in runs],
+        errors=_errors_of(occurrence, runs), worker_ids=[run.node or "" for run in runs],
     )  # fmt: skip
-    if seen.state is State.SUCCEEDED:
-        object.__setattr__(result, "_return_value", None if seen.result is None else loads(seen.result))
+    if occurrence.state is State.SUCCEEDED:
+        object.__setattr__(result, "_return_value", None if occurrence.result is None else loads(occurrence.result))
     return result
 
 
-def _errors_of(seen: Occurrence, runs: list[RunView]) -> list[TaskError]:
+def _errors_of(occurrence: Occurrence, runs: list[RunView]) -> list[TaskError]:
     errors = [run.error for run in runs if run.error is not None]
-    if seen.error is not None and not errors:
-        errors.append(seen.error)
-    found = [
+    if occurrence.error is not None and not errors:
+        errors.append(occurrence.error)
+    task_errors = [
         TaskError(
             exception_class_path=error.type if "." in error.type else _BUILTINS + error.type,
             traceback=f"{error.traceback or error.message}\n",
         )
         for error in errors
     ]
-    if not found and seen.state.final and seen.state is not State.SUCCEEDED:
-        found.append(
-            TaskError(exception_class_path=f"{_BUILTINS}RuntimeError", traceback=f"{seen.state}: {seen.reason}\n")
+    if not task_errors and occurrence.state.final and occurrence.state is not State.SUCCEEDED:
+        task_errors.append(
+            TaskError(
+                exception_class_path=f"{_BUILTINS}RuntimeError", traceback=f"{occurrence.state}: {occurrence.reason}\n"
+            )
         )
-    return found
+    return task_errors
 
 
 # --- running ----------------------------------------------------------------------------------------------------------
@@ -319,7 +322,7 @@ def _runner_of(task: Task) -> Callable[..., Any]:
             await sync_to_async(_send_finished)(result, value=value)
             return value
 
-        made: Callable[..., Any] = run_async
+        runner: Callable[..., Any] = run_async
     else:
 
         def run_task(*args: Any, **kwargs: Any) -> Any:
@@ -333,15 +336,15 @@ def _runner_of(task: Task) -> Callable[..., Any]:
             _send_finished(result, value=value)
             return value
 
-        made = run_task
-    functools.update_wrapper(made, function)
-    del made.__wrapped__  # type: ignore[attr-defined]
+        runner = run_task
+    functools.update_wrapper(runner, function)
+    del runner.__wrapped__  # type: ignore[attr-defined]
     signature = inspect.signature(function)
     if task.takes_context:
         signature = signature.replace(parameters=list(signature.parameters.values())[1:])
-    made.__signature__ = signature  # type: ignore[attr-defined]
-    made.stands_for = function  # type: ignore[attr-defined]
-    return made
+    runner.__signature__ = signature  # type: ignore[attr-defined]
+    runner.stands_for = function  # type: ignore[attr-defined]
+    return runner
 
 
 def _result_of_run(task: Task, run: BaseRun, args: Any, kwargs: Any) -> TaskResult:
@@ -367,16 +370,16 @@ def _send_finished(result: TaskResult | None, *, value: Any = None, error: BaseE
     """Send Django's signal that a task has finished."""
     if result is None:
         return
-    known: dict[str, Any] = {"status": TaskResultStatus.SUCCESSFUL, "_return_value": value}
+    outcome: dict[str, Any] = {"status": TaskResultStatus.SUCCESSFUL, "_return_value": value}
     if error is not None:
-        known |= {"status": TaskResultStatus.FAILED, "_return_value": None}
-        kind = type(error)
+        outcome |= {"status": TaskResultStatus.FAILED, "_return_value": None}
+        error_class = type(error)
         result.errors.append(
             TaskError(
-                exception_class_path=f"{kind.__module__}.{kind.__qualname__}",
+                exception_class_path=f"{error_class.__module__}.{error_class.__qualname__}",
                 traceback="".join(format_exception(error)),
             )
         )
-    for name, run in {**known, "finished_at": timezone.now()}.items():
-        object.__setattr__(result, name, run)
+    for name, value_of_name in {**outcome, "finished_at": timezone.now()}.items():
+        object.__setattr__(result, name, value_of_name)
     task_finished.send(Backend, task_result=result)

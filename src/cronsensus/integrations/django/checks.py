@@ -76,29 +76,32 @@ def _models_of_apps() -> list[Any]:
 
 
 def _faults_of_sqlite(alias: str, connection: Any) -> list[CheckMessage]:
-    known, given = connection.settings_dict, connection.settings_dict.get("OPTIONS", {})
-    where = f"DATABASES[{alias!r}]"
-    found: list[CheckMessage] = []
-    kind = kind_of(_folder_of(known["NAME"]))
-    if is_network(kind):
-        found.append(
+    settings_dict, options = connection.settings_dict, connection.settings_dict.get("OPTIONS", {})
+    setting = f"DATABASES[{alias!r}]"
+    faults: list[CheckMessage] = []
+    file_system = kind_of(_folder_of(settings_dict["NAME"]))
+    if is_network(file_system):
+        faults.append(
             Error(
-                f"{where} lies on a network file system ({kind}), where SQLite's locks do not hold between hosts",
+                f"{setting} lies on a network file system ({file_system}), where SQLite's locks do not hold between "
+                "hosts",
                 hint="use a local disk, or a server", id="cronsensus.E002",
             )
         )  # fmt: skip
-    if given.get("transaction_mode") != "IMMEDIATE":
-        found.append(
+    if options.get("transaction_mode") != "IMMEDIATE":
+        faults.append(
             CheckWarning(
-                f"{where}: a transaction that reads, and enqueues after another process has written, fails at once",
-                hint=f"{where}['OPTIONS'] = {{'transaction_mode': 'IMMEDIATE'}}", id="cronsensus.W002",
+                f"{setting}: a transaction that reads, and enqueues after another process has written, fails at once",
+                hint=f"{setting}['OPTIONS'] = {{'transaction_mode': 'IMMEDIATE'}}", id="cronsensus.W002",
             )
         )  # fmt: skip
-    if float(given.get("timeout", 5)) < 5:
-        found.append(
-            CheckWarning(f"{where} gives up a lock after {given['timeout']} s", hint="5 or more", id="cronsensus.W003")
+    if float(options.get("timeout", 5)) < 5:
+        faults.append(
+            CheckWarning(
+                f"{setting} gives up a lock after {options['timeout']} s", hint="5 or more", id="cronsensus.W003"
+            )
         )
-    return found
+    return faults
 
 
 def _folder_of(name: object) -> Any:

@@ -34,7 +34,7 @@ from cronsensus.integrations.migration import (
 )
 from cronsensus.scheduler import Scheduler
 
-_ROWS = """
+_ROWS_QUERY = """
 SELECT p.name, p.task, p.args, p.kwargs, p.queue, p.exchange, p.routing_key, p.headers, p.priority, p.expires,
     p.expire_seconds, p.one_off, p.start_time, p.enabled, i.every, i.period, c.minute, c.hour, c.day_of_month,
     c.month_of_year, c.day_of_week, c.timezone, k.clocked_time, s.event
@@ -47,7 +47,7 @@ ORDER BY p.name"""
 _FIELDS = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
 _UNITS = {"days": "d", "hours": "h", "minutes": "m", "seconds": "s"}
 _CLEANUP = "celery.backend_cleanup"
-_TAKEN = {"at", "cron", "every", "scheduler"}
+_TAKEN_NAMES = {"at", "cron", "every", "scheduler"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def read_rows(alias: str) -> list[dict[str, Any]]:
     connection: Any = connections[alias]
     try:
         with connection.cursor() as cursor:
-            cursor.execute(_ROWS)
+            cursor.execute(_ROWS_QUERY)
             names = [column[0] for column in cursor.description]
             rows = [dict(zip(names, map(_aware_in(connection), row), strict=True)) for row in cursor.fetchall()]
     except DatabaseError as error:
@@ -166,22 +166,22 @@ def _trigger_of(row: Mapping[str, Any], now: datetime) -> Call:
 
 def _read_json(row: Mapping[str, Any], name: str, empty: Any) -> Any:
     try:
-        found = json.loads(row[name] or json.dumps(empty))
+        value = json.loads(row[name] or json.dumps(empty))
     except ValueError as error:
         raise NoEquivalent(f"{name} are not JSON: {row[name]!r}") from error
-    if not isinstance(found, type(empty)):
+    if not isinstance(value, type(empty)):
         raise NoEquivalent(f"{name} are {row[name]}, and no JSON {'object' if empty == {} else 'array'}")
-    return found
+    return value
 
 
 def _import_task(path: str) -> Any:
     try:
-        found = import_string(path)
+        task = import_string(path)
     except ImportError as error:
         raise NoEquivalent(f"there is no task at {path!r}: {error}") from error
-    if not callable(getattr(found, "call", found)):
-        raise NoEquivalent(f"what is at {path!r} cannot be called: {found!r}")
-    return found
+    if not callable(getattr(task, "call", task)):
+        raise NoEquivalent(f"what is at {path!r} cannot be called: {task!r}")
+    return task
 
 
 # --- as code ----------------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ class _Program:
     blocks: list[str] = field(default_factory=list)
     modules: dict[str, str] = field(default_factory=dict)
     makers: set[str] = field(default_factory=set)
-    functions: set[str] = field(default_factory=lambda: set(_TAKEN))
+    functions: set[str] = field(default_factory=lambda: set(_TAKEN_NAMES))
 
     def add(self, entry: Entry) -> None:
         """Write a job that calls the entry's task."""
@@ -212,17 +212,17 @@ class _Program:
     def _import(self, module: str) -> str:
         root = module.partition(".")[0]
         self.functions.add(root)
-        plain = module if root not in _TAKEN else f"{module.replace('.', '_')}_module"
+        plain = module if root not in _TAKEN_NAMES else f"{module.replace('.', '_')}_module"
         return self.modules.setdefault(module, plain)
 
     def write(self, remarks: Iterable[Remark]) -> str:
         """Return the program."""
         imports = [f"import {module}" if name == module else f"import {module} as {name}"
                    for module, name in sorted(self.modules.items())]  # fmt: skip
-        ours = "from cronsensus.integrations.django import scheduler"
+        own_imports = "from cronsensus.integrations.django import scheduler"
         if self.makers:
-            ours = f"from cronsensus import {', '.join(sorted(self.makers))}\n{ours}"
-        code = "\n\n\n".join(["\n".join([ours, *imports]), *self.blocks])
+            own_imports = f"from cronsensus import {', '.join(sorted(self.makers))}\n{own_imports}"
+        code = "\n\n\n".join(["\n".join([own_imports, *imports]), *self.blocks])
         comments = [
             write_comment(remark.text if remark.job is None else f"{remark.job}: {remark.text}") for remark in remarks
         ]

@@ -1,4 +1,4 @@
-"""``settings.CRONSENSUS``: which database is the store, and what the scheduler is told."""
+"""``settings.CRONSENSUS``: which database is the store, and the options of the scheduler."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_SCHEDULER = (
 
 @dataclass(frozen=True, slots=True)
 class ProjectOptions:
-    """What a project says.
+    """The options of a project.
 
     Attributes:
         database: the alias of the database that is the store.
@@ -34,7 +34,7 @@ class ProjectOptions:
 
 
 def read_options() -> ProjectOptions:
-    """Return what ``settings.CRONSENSUS`` says.
+    """Read ``settings.CRONSENSUS``.
 
     Raises:
         ImproperlyConfigured: it names something that is not there.

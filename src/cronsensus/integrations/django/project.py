@@ -16,7 +16,7 @@ from cronsensus.integrations.django.running import is_in_tests, mind_connections
 from cronsensus.scheduler import Scheduler
 from cronsensus.stores.sql.sql_handle import SqlHandle
 
-_KEPT = {"cronsensus_schema", "cronsensus_counters"}
+_KEPT_TABLES = {"cronsensus_schema", "cronsensus_counters"}
 """Tables that have rows from the start."""
 _lock = threading.RLock()
 _made: tuple[Scheduler, str] | None = None
@@ -28,16 +28,18 @@ _url_when_ready = ""
 class ProjectScheduler(Scheduler):
     """A scheduler that manages Django's connections around runs."""
 
-    def job(self, *given: Any, **options: Any) -> Any:
+    def job(self, *args: Any, **options: Any) -> Any:
         """Declare a job; see ``Scheduler.job``."""
-        declare = self._definitions.job(*given, **options)
+        declare = self._definitions.job(*args, **options)
         return lambda function: declare(mind_connections(function))
 
     def function(self, function: Any = None, /, **options: Any) -> Any:
         """Register a function for jobs that are added at run time; see ``Scheduler.function``."""
         register: Callable[[Any], Any] = self._definitions.function(**options)
         return (
-            (lambda one: register(mind_connections(one))) if function is None else register(mind_connections(function))
+            (lambda decorated: register(mind_connections(decorated)))
+            if function is None
+            else register(mind_connections(function))
         )
 
 
@@ -53,13 +55,13 @@ def find_scheduler() -> Scheduler:
     with _lock:
         if _made is None:
             _url_when_ready = "" if is_in_tests() else url
-            given = {"tz": settings.TIME_ZONE} | dict(options.scheduler)
-            _made = ProjectScheduler(url, **given), url
-        found, before = _made
-        if url != before and not found.started:
-            found.configure({"url": url})
-            _made = found, url
-        return found
+            scheduler_options = {"tz": settings.TIME_ZONE} | dict(options.scheduler)
+            _made = ProjectScheduler(url, **scheduler_options), url
+        scheduler, made_for = _made
+        if url != made_for and not scheduler.started:
+            scheduler.configure({"url": url})
+            _made = scheduler, url
+        return scheduler
 
 
 def find_url(options: ProjectOptions) -> str:
@@ -74,7 +76,7 @@ def empty_store(alias: str) -> None:
     scheduler, url = find_scheduler(), find_url(read_options())
     connection: Any = connections[alias]
     with transaction.atomic(using=alias), connection.cursor() as cursor:
-        for table in sorted(metadata.tables.keys() - _KEPT):
+        for table in sorted(metadata.tables.keys() - _KEPT_TABLES):
             cursor.execute(f"DELETE FROM {connection.ops.quote_name(table)}")  # noqa: S608 - our own names
     scheduler.configure({"url": "memory://"})  # forgets its caches of the rows
     scheduler.configure({"url": url})

@@ -1,4 +1,4 @@
-"""Django around a run: close old connections, and commit the end of a run with ``atomic``."""
+"""Close Django's old connections around a run, and commit the end of a run with ``atomic``."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from cronsensus.run import Run
 def mind_connections(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that closes Django's connections that are over their age before and after each run.
 
-    Without a run, in a test say, it is the function itself: closing would end the test's own transaction.
+    Called without a run, as in a test, it closes nothing: that would end the test's own transaction.
     """
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
         async def run_async(*args: Any, **kwargs: Any) -> Any:
-            if _is_called():
+            if _is_plain_call():
                 return await function(*args, **kwargs)
             await sync_to_async(_close_old_connections)()
             try:
@@ -37,7 +37,7 @@ def mind_connections(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        if _is_called():
+        if _is_plain_call():
             return function(*args, **kwargs)
         _close_old_connections()
         try:
@@ -49,10 +49,10 @@ def mind_connections(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _close_old_connections() -> None:
-    """Close those that are over their age, but for one in whose transaction a ``TestCase`` runs its test."""
-    for one in connections.all(initialized_only=True):
-        if not (one.in_atomic_block and is_in_tests()):
-            one.close_if_unusable_or_obsolete()
+    """Close connections that are over their age, except one in whose transaction a ``TestCase`` runs its test."""
+    for connection in connections.all(initialized_only=True):
+        if not (connection.in_atomic_block and is_in_tests()):
+            connection.close_if_unusable_or_obsolete()
 
 
 def is_in_tests() -> bool:
@@ -60,8 +60,8 @@ def is_in_tests() -> bool:
     return hasattr(_TestState, "saved_data")
 
 
-def _is_called() -> bool:
-    """Whether a function is just called, and no run of a node's."""
+def _is_plain_call() -> bool:
+    """Whether the function is called directly, not by a node as a run."""
     return current_run() is None
 
 

@@ -32,10 +32,10 @@ from cronsensus.timing.clock import SystemClock
 
 _log = Logger("cronsensus.rabbitmq")
 
-STEP = 0.2
+EVENTS_SECONDS = 0.2
 """Seconds until the thread notices that the consumer must stop."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
-DRAIN = 10.0
+DRAIN_SECONDS = 10.0
 """Seconds that runs have to end when the consumer stops."""
 _LOGIN_REFUSED = (ProbableAuthenticationError, ProbableAccessDeniedError)
 
@@ -107,7 +107,7 @@ class Connection:
                 self._open(deliveries)
                 pause = FIRST_PAUSE
                 while not stopping.is_set():
-                    self._connection.process_data_events(time_limit=STEP)
+                    self._connection.process_data_events(time_limit=EVENTS_SECONDS)
                     at_intervals()
                     # pika does not report that the broker closes a channel, or ends a consumer because its queue is
                     # deleted.
@@ -159,14 +159,14 @@ class Connection:
     def _drain(self, deliveries: Receiver) -> None:
         deliveries.stop()
         clock = SystemClock()
-        until = clock.monotonic() + DRAIN
+        deadline = clock.monotonic() + DRAIN_SECONDS
         try:
             if self._channel is not None and self._channel.is_open:
                 for tag in list(self._channel.consumer_tags):
                     self._channel.basic_cancel(tag)
-            while deliveries.is_busy and clock.monotonic() < until:
+            while deliveries.is_busy and clock.monotonic() < deadline:
                 if self._connection is None:
-                    threading.Event().wait(STEP)
+                    threading.Event().wait(EVENTS_SECONDS)
                 else:
                     self._connection.process_data_events(time_limit=0.05)
             if deliveries.is_busy:

@@ -1,4 +1,4 @@
-"""The decorator, its options, and the process that runs until it is told to stop."""
+"""``consumer``: the decorator and its options; and the process that consumes until a signal stops it."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _log = Logger("cronsensus.rabbitmq")
 P = ParamSpec("P")
 R = TypeVar("R")
 
-CRASHES = 5
+MOST_CRASHES = 5
 """Processes that a message may end before it is put aside. Messages that run beside the guilty one count, too."""
 ATTEMPTS, BACKOFF, KEEP = 5, "1s", "7d"
 STORE_PAUSE = 1.0
-_LONGEST_QUEUE = 200
+_LONGEST_QUEUE_NAME = 200
 
 
 def consumer(
@@ -96,11 +96,13 @@ def consumer(
     """
     check_choice(ack, Acknowledge, what="ack")
     if ack == "stored":
-        refuse_with_stored(is_given=any(one is not None for one in (threads, room, prefetch)), transaction=transaction)
+        refuse_with_stored(
+            is_given=any(size is not None for size in (threads, room, prefetch)), transaction=transaction
+        )
         threads, prefetch = 1, PREFETCH
     threads, room, prefetch = resolve_sizes(threads, room, prefetch)
-    if not 0 < len(queue) <= _LONGEST_QUEUE:
-        raise InvalidOption(f"queue {queue!r}: use 1 to {_LONGEST_QUEUE} characters")
+    if not 0 < len(queue) <= _LONGEST_QUEUE_NAME:
+        raise InvalidOption(f"queue {queue!r}: use 1 to {_LONGEST_QUEUE_NAME} characters")
     if not dead_letter:
         raise InvalidOption(f"dead_letter={dead_letter!r} would drop messages that fail for good: name a queue")
     if isinstance(attempts, bool) or attempts < 1:
@@ -111,10 +113,10 @@ def consumer(
             "not, and it may be any time"
         )
     job = name_kept_job(RABBITMQ, queue)
-    kept = parse_duration(keep, what="keep")
-    if not kept:
+    kept_for = parse_duration(keep, what="keep")
+    if not kept_for:
         raise InvalidOption(f"keep={keep!r}: a message that is kept for no time is run each time that it comes")
-    policies = Policies(overlap="allow", max_crashes=CRASHES, keep=kept)
+    policies = Policies(overlap="allow", max_crashes=MOST_CRASHES, keep=kept_for)
     options = Options(
         queue=queue,
         spec=JobSpec(name=job, function=job, policies=policies, source="runtime"),
@@ -134,8 +136,8 @@ def consumer(
     def decorate(function: Callable[P, R]) -> Consumer[P, R]:
         job = None
         if ack == "stored":
-            given = {"attempts": attempts != ATTEMPTS, "backoff": backoff != BACKOFF, "keep": keep != KEEP}
-            job = make_job(scheduler, function, options, [name for name, is_given in given.items() if is_given])
+            non_defaults = {"attempts": attempts != ATTEMPTS, "backoff": backoff != BACKOFF, "keep": keep != KEEP}
+            job = make_job(scheduler, function, options, [name for name, is_given in non_defaults.items() if is_given])
         return Consumer(scheduler, options, key, function, job)
 
     return decorate
@@ -202,8 +204,8 @@ class Consumer(Generic[P, R]):
         functools.update_wrapper(self, function)
         self._scheduler, self._options, self._function = scheduler, options, function
         self._job = job
-        plain = function if job is None else job.function
-        self._handler = Handler(plain, transaction=options.transaction, stored=job is not None)
+        plain_function = function if job is None else job.function
+        self._handler = Handler(plain_function, transaction=options.transaction, stored=job is not None)
         self._key_of = MessageKey(key, getattr(function, "__name__", "function"), options.queue)
         self._stopping = threading.Event()
 
@@ -247,8 +249,8 @@ class Consumer(Generic[P, R]):
 
     def _consume(self, outside: Outside, connection: Connection, parameters: Any) -> None:
         publisher = Publisher(parameters, self._options)
-        make = partial(Deliveries, outside) if self._job is None else partial(Storing, self._job)
-        deliveries: Receiver = make(
+        make_receiver = partial(Deliveries, outside) if self._job is None else partial(Storing, self._job)
+        deliveries: Receiver = make_receiver(
             self._options,
             key_of=self._key_of,
             handler=self._handler,
@@ -290,17 +292,17 @@ class Consumer(Generic[P, R]):
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+        previous_handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
         def restore() -> None:
-            for number, handler in before.items():
+            for number, handler in previous_handlers.items():
                 signal.signal(number, handler)
 
         def stop(_number: int, _frame: FrameType | None) -> None:
             restore()  # a second one ends the process
             self._stopping.set()
 
-        for number in before:
+        for number in previous_handlers:
             signal.signal(number, stop)
         try:
             yield

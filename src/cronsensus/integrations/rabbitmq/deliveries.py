@@ -52,9 +52,9 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.25, 2.0
 """Seconds until the next try to acquire a message that runs elsewhere: doubled each time."""
 STORE_PAUSE = 0.5
 """Seconds between two tries while the store is away."""
-LONGEST_HELD = 900.0
+LONGEST_HELD_SECONDS = 900.0
 """Seconds that a message is held here at most: half of the 30 minutes after which a broker closes the channel."""
-SUSPECTED = 2
+SUSPECT_CRASHES = 2
 """Crashes from which a message is a suspect, which runs beside no other suspect."""
 
 
@@ -134,25 +134,25 @@ class Deliveries:
             self._bury(delivery, DeadLetter("no-key", f"{text}. It is in {self._options.dead_letter!r}."))
             return
         backoff = message.not_before - self._now_in_ms()
-        waits = backoff > 0
+        is_early = backoff > 0
         with self._lock:
-            first = self._by_key.setdefault(delivery.key, delivery)
-            crowded = self._held >= self._options.room
-            if first is delivery and not waits:
+            first_of_key = self._by_key.setdefault(delivery.key, delivery)
+            is_full = self._held >= self._options.room
+            if first_of_key is delivery and not is_early:
                 self._waiting.append(delivery)
-            elif first is not delivery and not crowded:
-                first.copies.append(delivery)
+            elif first_of_key is not delivery and not is_full:
+                first_of_key.copies.append(delivery)
                 self._held += 1
-        if first is delivery and waits:
+        if first_of_key is delivery and is_early:
             # Bounded: the time comes from a process whose clock may be fast, or from anybody who publishes.
             self._hold_message(delivery, timedelta(seconds=min(backoff / 1000, LONGEST_BACKOFF.total_seconds())))
-        elif first is delivery:
+        elif first_of_key is delivery:
             self._ask_for_waiting()
-        elif crowded:
+        elif is_full:
             self._delay(delivery)
 
     def forget_unbegun(self) -> None:
-        """Forget the deliveries of a lost connection that nobody works on: the broker delivers them again."""
+        """Forget the deliveries of a lost connection that have not started: the broker delivers them again."""
         with self._lock:
             self._waiting.clear()
             self._by_key = {key: delivery for key, delivery in self._by_key.items() if delivery.place is Place.BUSY}
@@ -165,10 +165,10 @@ class Deliveries:
         with self._lock:
             self._stopping = True
             self._waiting.clear()
-            unbegun = list(self._ready)
+            not_started = list(self._ready)
             self._ready.clear()
         self._timer.close()
-        for delivery, won in unbegun:
+        for delivery, won in not_started:
             self._outside.submit(partial(self._give_back, delivery, won))
 
     @property
@@ -211,7 +211,7 @@ class Deliveries:
         elif self._is_other(delivery, won.claim.fingerprint):
             self._outside.release(won)
             self._bury_mismatch(delivery, won.claim.id)
-        elif won.claim.crashes >= SUSPECTED and not self._is_only_suspect(delivery):
+        elif won.claim.crashes >= SUSPECT_CRASHES and not self._is_only_suspect(delivery):
             self._outside.release(won)
             self._hold_message(delivery)
         elif self._make_ready(delivery, won):
@@ -242,17 +242,17 @@ class Deliveries:
         self._timer.call_after(STORE_PAUSE, self._ask_for_waiting)
 
     def _answer_refusal(self, delivery: Delivery, refused: Refused) -> None:
-        seen = refused.seen
-        if seen is None:  # a new message of a paused job
+        known_run = refused.seen
+        if known_run is None:  # a new message of a paused job
             self._hold_message(delivery)
-        elif self._is_other(delivery, seen.fingerprint):
-            self._bury_mismatch(delivery, seen.id)
-        elif seen.state is State.SUCCEEDED:
+        elif self._is_other(delivery, known_run.fingerprint):
+            self._bury_mismatch(delivery, known_run.id)
+        elif known_run.state is State.SUCCEEDED:
             self._finish(delivery)
-        elif seen.state.final:
-            attempts = seen.failures + (seen.state is State.FAILED)
-            self._bury(delivery, DeadLetter.of_end(seen, run=seen.id, attempts=attempts, key=delivery.key))
-        elif seen.state is not State.RUNNING or self._reclaim_holder(refused):
+        elif known_run.state.final:
+            attempts = known_run.failures + (known_run.state is State.FAILED)
+            self._bury(delivery, DeadLetter.of_end(known_run, run=known_run.id, attempts=attempts, key=delivery.key))
+        elif known_run.state is not State.RUNNING or self._reclaim_holder(refused):
             self._requeue(delivery)
         else:
             self._hold_message(delivery)
@@ -288,7 +288,7 @@ class Deliveries:
 
     def _run_next(self) -> None:
         with self._lock:
-            if not self._ready:  # all were given back
+            if not self._ready:  # all were released
                 return
             delivery, won = self._ready.popleft()
         self._limit.check_count(delivery.message, won.claim.attempt)
@@ -386,7 +386,7 @@ class Deliveries:
         if after is None:
             delivery.pause = min(LONGEST_PAUSE, delivery.pause * 2)
         with self._lock:
-            aged = self._clock.monotonic() - delivery.fetched_at > LONGEST_HELD
+            aged = self._clock.monotonic() - delivery.fetched_at > LONGEST_HELD_SECONDS
             stays = here or not (aged or self._held >= self._options.room)
             if stays:
                 delivery.place = Place.HELD

@@ -12,7 +12,7 @@ _log = Logger("cronsensus.rabbitmq")
 COUNT = "x-delivery-count"
 """The header in which a quorum queue counts earlier deliveries."""
 SUSPICIOUS = 2
-"""Deliveries without an attempt from which it is said: one is an ordinary restart."""
+"""Deliveries without an attempt from which a warning is logged: one is an ordinary restart."""
 
 
 class DeliveryLimitWarning:

@@ -19,7 +19,7 @@ from cronsensus.payload.typed import Types, signature_of
 from cronsensus.run import Run
 
 DEFAULT_KEY = "{properties.message_id}"
-BODY = "body"
+BODY_KEY = "body"
 """As ``key=``: the hash of the body is the key."""
 NOT_BEFORE = "x-cronsensus-not-before"
 """The header of a delayed message: the time of its next attempt, in milliseconds of Unix time."""
@@ -101,7 +101,7 @@ class MessageKey:
         def over(properties: Any, headers: Any, body: Any) -> None: ...
 
         self._key, self._queue = key, queue
-        if key == BODY:
+        if key == BODY_KEY:
             return
         if isinstance(key, str) and "{" not in key:
             raise InvalidOption(
@@ -116,7 +116,7 @@ class MessageKey:
         Raises:
             InvalidOption: it has none; the message says what to do.
         """
-        if self._key == BODY:
+        if self._key == BODY_KEY:
             return message.fingerprint
         if callable(self._key):
             return self._key_of((message,), {}).text
@@ -157,35 +157,36 @@ class Handler:
         if inspect.iscoroutinefunction(function):
             raise UnsupportedFunction(f"{name} is async: {_NOT_ASYNC}")
         positional = [
-            one for one in signature_of(function).parameters.values()
-            if one.kind in {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
+            parameter for parameter in signature_of(function).parameters.values()
+            if parameter.kind in {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
         ]  # fmt: skip
-        needed = sum(one.default is inspect.Parameter.empty for one in positional)
-        first, before = ("connection, ", 1) if transaction else ("", 0)
-        if len(positional) <= before or needed > before + 2:
+        needed = sum(parameter.default is inspect.Parameter.empty for parameter in positional)
+        connection_text, body_index = ("connection, ", 1) if transaction else ("", 0)
+        if len(positional) <= body_index or needed > body_index + 2:
             raise UnsupportedFunction(
-                f"{name} takes {needed} arguments: write {name}({first}body) or {name}({first}body, message)"
+                f"{name} takes {needed} arguments: write {name}({connection_text}body) or "
+                f"{name}({connection_text}body, message)"
             )
-        self._annotation = positional[before].annotation
-        self._takes_message = len(positional) > before + 1
-        typed = functools.partial(function, None) if transaction else function
-        self._types = Types(typed, positional[before + 1].name if self._takes_message else None)
+        self._annotation = positional[body_index].annotation
+        self._takes_message = len(positional) > body_index + 1
+        typed_function = functools.partial(function, None) if transaction else function
+        self._types = Types(typed_function, positional[body_index + 1].name if self._takes_message else None)
 
     def _read_stored(self, function: Callable[..., Any], name: str) -> None:
         run = inspect_function(function, name=name, executor=None).registered.run_parameter
-        taken = [one for one in signature_of(function).parameters.values() if one.name != run]
-        if not taken or any(one.default is inspect.Parameter.empty for one in taken[1:]):
+        parameters = [parameter for parameter in signature_of(function).parameters.values() if parameter.name != run]
+        if not parameters or any(parameter.default is inspect.Parameter.empty for parameter in parameters[1:]):
             raise UnsupportedFunction(
                 f'{name} is to take the body alone, or the body and a Run: with ack="stored" no more is kept of a '
                 f"message. Its key is current_run().key; write {name}(body: dict)"
             )
-        first = taken[0]
-        if first.annotation is inspect.Parameter.empty:
+        body_parameter = parameters[0]
+        if body_parameter.annotation is inspect.Parameter.empty:
             raise UnsupportedFunction(
                 f'{name}: with ack="stored" the annotation says how the body is kept; write bytes, str, dict, or a '
-                f"dataclass: {name}({first.name}: dict)"
+                f"dataclass: {name}({body_parameter.name}: dict)"
             )
-        self._annotation, self._types = first.annotation, Types(function, run)
+        self._annotation, self._types = body_parameter.annotation, Types(function, run)
 
     def read_body(self, body: bytes) -> Any:
         """Return a body in the type of the annotation: bytes as they came, text, or a type from JSON.

@@ -11,11 +11,11 @@ from cronsensus.model.job import JobSpec
 
 QueueType = Literal["quorum", "classic"]
 Acknowledge = Literal["done", "stored"]
-HELD_FOR = timedelta(seconds=5)
+DELAY_TTL = timedelta(seconds=5)
 """How long the delay queue keeps a message, the same for all: a message that expires later would block the next."""
 LONGEST_BACKOFF = timedelta(minutes=1)
 THREADS = 8
-AHEAD = 3
+FETCHED_PER_THREAD = 3
 """Messages for each thread that are acquired ahead: with fewer, threads wait for a server that syncs its disk."""
 MOST_PREFETCH = 65535
 """The bound of the protocol."""
@@ -59,7 +59,7 @@ def resolve_sizes(threads: int | None, room: int | None, prefetch: int | None) -
     for name, number, least in (("threads", threads, 1), ("room", room, 0)):
         if isinstance(number, bool) or number < least:
             raise InvalidOption(f"{name}={number!r}: a whole number, at least {least}")
-    prefetch = (1 + AHEAD) * threads + room if prefetch is None else prefetch
+    prefetch = (1 + FETCHED_PER_THREAD) * threads + room if prefetch is None else prefetch
     if isinstance(prefetch, bool) or not threads + room <= prefetch <= MOST_PREFETCH:
         raise InvalidOption(
             f"prefetch={prefetch!r}: a whole number from threads + room, which is {threads + room}, to {MOST_PREFETCH}"

@@ -30,15 +30,15 @@ from cronsensus.timing.clock import SystemClock
 
 _log = Logger("cronsensus.rabbitmq")
 
-PATIENCE = 5.0
+CONFIRM_SECONDS = 5.0
 """Seconds that the broker may take to confirm a published message."""
-HEARTBEAT = 20
-IDLE = 5.0
-"""Seconds without anything to publish after which the connection is closed; well below twice ``HEARTBEAT``."""
+HEARTBEAT_SECONDS = 20
+IDLE_SECONDS = 5.0
+"""Seconds without anything to publish after which the connection is closed; well below twice ``HEARTBEAT_SECONDS``."""
 LONGEST_ERROR = 2000
-HEADER = "x-cronsensus-"
+HEADER_PREFIX = "x-cronsensus-"
 _PERSISTENT = 2
-_DROPPED = ("CC", "BCC", NOT_BEFORE)
+_DROPPED_HEADERS = ("CC", "BCC", NOT_BEFORE)
 """Headers by which the broker would send a copy to more queues, and the library's headers of an earlier attempt."""
 
 
@@ -73,7 +73,7 @@ class DeadLetter:
             "queue": queue,
             "key": self.key,
         }
-        return {f"{HEADER}{name}": value for name, value in values.items() if value is not None}
+        return {f"{HEADER_PREFIX}{name}": value for name, value in values.items() if value is not None}
 
 
 def error_line(error: RunError | None) -> str | None:
@@ -89,8 +89,8 @@ class Publisher:
         self._parameters = copy.copy(parameters)
         # A frozen broker is noticed while a confirmation is awaited. While there is nothing to publish
         # nobody serves heartbeats: it is closed before they are missed, and before a firewall forgets it.
-        self._parameters.heartbeat = HEARTBEAT
-        self._parameters.blocked_connection_timeout = PATIENCE
+        self._parameters.heartbeat = HEARTBEAT_SECONDS
+        self._parameters.blocked_connection_timeout = CONFIRM_SECONDS
         self._options = options
         self._background = Background("cronsensus-rabbitmq-publish", most=1, log=_log)
         self._timer = Timer(SystemClock())
@@ -156,7 +156,7 @@ class Publisher:
             else:
                 self._close_when_idle()
 
-        self._timer.call_after(IDLE, lambda: self._background.submit(check))
+        self._timer.call_after(IDLE_SECONDS, lambda: self._background.submit(check))
 
     def _drop_connection(self) -> None:
         connection, self._connection = self._connection, None
@@ -167,11 +167,11 @@ class Publisher:
 
 def _properties_of_copy(message: Message, headers: dict[str, Any], *, expires: bool) -> Any:
     properties = copy.copy(message.properties)
-    kept = {name: value for name, value in message.headers.items() if name not in _DROPPED}
+    kept_headers = {name: value for name, value in message.headers.items() if name not in _DROPPED_HEADERS}
     if properties.user_id:  # the broker refuses a user id that is not this connection's
-        kept[f"{HEADER}user-id"], properties.user_id = properties.user_id, None
+        kept_headers[f"{HEADER_PREFIX}user-id"], properties.user_id = properties.user_id, None
     if not expires:  # or the dead letter would vanish
         properties.expiration = None
-    properties.headers = {**kept, **headers}
+    properties.headers = {**kept_headers, **headers}
     properties.delivery_mode = _PERSISTENT
     return properties

@@ -7,7 +7,7 @@ from typing import Any
 from pika.exceptions import ChannelClosedByBroker
 
 from cronsensus.errors import ConfigurationError
-from cronsensus.integrations.rabbitmq.options import HELD_FOR, Options
+from cronsensus.integrations.rabbitmq.options import DELAY_TTL, Options
 
 _NOT_FOUND, _FORBIDDEN, _OTHER_ARGUMENTS = 404, 403, 406
 
@@ -18,19 +18,19 @@ def declare_queues(connection: Any, options: Options) -> None:
     Raises:
         ConfigurationError: a queue exists with other arguments, must not be declared, or is missing.
     """
-    kind = {"x-queue-type": options.type}
-    _declare(connection, options, options.queue, kind if options.declare else None)
+    queue_type = {"x-queue-type": options.type}
+    _declare(connection, options, options.queue, queue_type if options.declare else None)
     if not _is_there(connection, options.dead_letter):  # its arguments are its owner's
-        _declare(connection, options, options.dead_letter, kind)
-    back = {
-        "x-message-ttl": int(HELD_FOR.total_seconds() * 1000),
+        _declare(connection, options, options.dead_letter, queue_type)
+    delay_arguments = {
+        "x-message-ttl": int(DELAY_TTL.total_seconds() * 1000),
         "x-dead-letter-exchange": "",
         "x-dead-letter-routing-key": options.queue,
     }
     if options.type == "quorum":
         # A message leaves the delay queue only when the other queue has it.
-        back |= {"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"}
-    _declare(connection, options, options.held_queue, kind | back)
+        delay_arguments |= {"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"}
+    _declare(connection, options, options.held_queue, queue_type | delay_arguments)
 
 
 def _declare(connection: Any, options: Options, queue: str, arguments: dict[str, Any] | None) -> None:

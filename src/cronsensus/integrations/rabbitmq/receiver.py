@@ -18,7 +18,7 @@ class Receiver(Protocol):
         """Accept what the broker delivers."""
 
     def forget_unbegun(self) -> None:
-        """Forget what the lost connection has delivered and nobody works on: the broker delivers it again."""
+        """Forget the deliveries of a lost connection that have not started: the broker delivers them again."""
 
     def stop(self) -> None:
         """Begin nothing more."""

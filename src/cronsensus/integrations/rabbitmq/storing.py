@@ -35,7 +35,7 @@ _log = Logger("cronsensus.rabbitmq")
 
 PREFETCH = 200
 """Messages that are fetched at a time, and so the most of a step."""
-BURY_AGAIN = 2.0
+BURY_AGAIN_SECONDS = 2.0
 """Seconds until a dead letter that the broker has not accepted is published again."""
 
 
@@ -92,8 +92,8 @@ class Storing:
             return
         with self._lock:
             self._waiting.append(waiting)
-            stores, self._stores = self._stores, True
-        if not stores:
+            is_storing, self._stores = self._stores, True
+        if not is_storing:
             self._thread.submit(self._store_waiting)
 
     def _read_body(self, message: Message) -> Any:
@@ -184,4 +184,4 @@ class Storing:
         if accepted:
             self._acknowledge(delivery)
         elif not self._stopping.is_set() and delivery.channel.is_open:
-            self._timer.call_after(BURY_AGAIN, partial(self._bury, delivery, letter))
+            self._timer.call_after(BURY_AGAIN_SECONDS, partial(self._bury, delivery, letter))

@@ -67,11 +67,11 @@ class Attempts(Generic[A]):
         timer: the watchdog shared with other executors; ``None``: a timer of its own, closed with this object.
     """
 
-    def __init__(self, done: Done, clock: Clock, timer: Timer | None) -> None:
+    def __init__(self, on_ending: Done, clock: Clock, timer: Timer | None) -> None:
         self.clock = clock
         self.timer = Timer(clock) if timer is None else timer
         self._owns_timer = timer is None
-        self._done = done
+        self._done = on_ending
         self._changed = Condition()
         self._open: dict[tuple[int, int], A] = {}
         self._reporting: list[int] = []
@@ -140,17 +140,17 @@ class Attempts(Generic[A]):
         """Drop the open attempts: no end is reported after this returns. Idempotent."""
         with self._changed:
             self._closed = True
-            left = list(self._open.values())
+            still_open = list(self._open.values())
             self._open.clear()
-            mine = threading.get_ident()
+            own_thread = threading.get_ident()
             # Bounded: a report may itself wait for the thread that is closing us.
-            self._changed.wait_for(lambda: all(thread == mine for thread in self._reporting), timeout=1.0)
-        for attempt in left:
+            self._changed.wait_for(lambda: all(thread == own_thread for thread in self._reporting), timeout=1.0)
+        for attempt in still_open:
             if attempt.deadline is not None:
                 attempt.deadline.cancel()
         if self._owns_timer:
             self.timer.close()
-        return left
+        return still_open
 
 
 def perform_call(run: BaseRun, registered: Registered, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ending:

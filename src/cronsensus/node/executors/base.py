@@ -1,4 +1,4 @@
-"""What the node asks of an executor."""
+"""The interface between a node and its executors."""
 
 from __future__ import annotations
 

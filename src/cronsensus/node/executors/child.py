@@ -9,7 +9,7 @@
 Commands come on what was standard input, reports leave on a pipe of their own, and the job's standard output and error
 go to the parent as they are. A job has an empty standard input.
 
-Processes that the job forks may log and say how far it is, too, and end by SIGTERM like any other; nothing else of this
+Processes that the job forks may log and report progress, too, and end by SIGTERM like any other; nothing else of this
 program is theirs.
 
 Failure handling: the parent may die at any moment, even by ``kill -9``; its end of the command pipe closes with it.
@@ -67,7 +67,7 @@ from cronsensus.timing.clock import SystemClock
 PROGRESS_EVERY = 0.1
 """Seconds between two reports of progress; in between only the latest is kept."""
 PIPE_BROKEN = 70
-"""Exit code when the parent cannot be told anything any more."""
+"""Exit code when nothing can be sent to the parent any more."""
 
 
 class _Stopped(SystemExit):
@@ -125,12 +125,12 @@ class _Reporter:
             return
         with self._lock:
             self._latest = progress
-            left = self._sent_at + PROGRESS_EVERY - now
-            if left > 0 and self._waiting:
+            wait = self._sent_at + PROGRESS_EVERY - now
+            if wait > 0 and self._waiting:
                 return
-            self._waiting = left > 0
-        if left > 0:
-            self._timer.call_after(left, self.flush_progress)
+            self._waiting = wait > 0
+        if wait > 0:
+            self._timer.call_after(wait, self.flush_progress)
         else:
             self.flush_progress()
 
@@ -262,7 +262,7 @@ class Child:
                 poll.register(descriptor, select.POLLIN)
         buffer = b""
         while True:
-            ready = {found for found, _ in poll.poll(None if descriptor >= 0 else 1000)}
+            ready = {ready_descriptor for ready_descriptor, _ in poll.poll(None if descriptor >= 0 else 1000)}
             if os.getppid() != self._parent:
                 _end_at_once()
             if self._commands not in ready:

@@ -19,14 +19,14 @@ from pathlib import Path
 import cronsensus.errors
 from cronsensus.node.executors.protocol import LONGEST_MESSAGE, Command, Hello, encode_message
 
-READ = 1 << 16
+READ_BYTES = 1 << 16
 MOST_BYTES_PER_TURN = 1 << 20
 """Bytes read from one pipe before the others have their turn: a job may print faster than its node reads."""
-POLL = 0.2
+POLL_SECONDS = 0.2
 """Seconds between two looks whether the process is dead where the system has no process descriptors."""
 LONGEST_WAIT = 3600.0
 LONGEST_OUTPUT_LINE = 4_096
-LAST_WORDS = 40
+LAST_STDERR_LINES = 40
 """Lines of standard error that are shown when the process dies."""
 _PACKAGE_ROOT = str(Path(cronsensus.errors.__file__).parent.parent)
 
@@ -45,17 +45,17 @@ class ChildProcess:
     def __init__(self, python: str) -> None:
         self._own: list[int] = []
         """Descriptors that are closed here; the other pipes are closed by ``subprocess``."""
-        reports, theirs = os.pipe()
+        reports, childs_end = os.pipe()
         try:
             wake, self._wake = os.pipe()
             self._own += reports, wake, self._wake
-            self._process = _start_process(python, theirs)
+            self._process = _start_process(python, childs_end)
         except BaseException:
             for descriptor in self._own or [reports]:
                 os.close(descriptor)
             raise
         finally:
-            os.close(theirs)
+            os.close(childs_end)
         self.pid = self._process.pid
         self._streams = [pipe for pipe in (self._process.stdin, self._process.stdout, self._process.stderr) if pipe]
         self._commands, stdout, stderr = (pipe.fileno() for pipe in self._streams)
@@ -65,7 +65,7 @@ class ChildProcess:
         self._death = _watch_death(self.pid)
         if self._death >= 0:
             self._own.append(self._death)
-        self.last_words: deque[str] = deque(maxlen=LAST_WORDS)
+        self.last_words: deque[str] = deque(maxlen=LAST_STDERR_LINES)
         self._rest = dict.fromkeys(self._readable, b"")
         self._outgoing = b""
         self._greeting: Hello | None = None
@@ -84,8 +84,10 @@ class ChildProcess:
             poll.register(self._death, select.POLLIN)
         if self._outgoing:
             poll.register(self._commands, select.POLLOUT)
-        longest = LONGEST_WAIT if self._death >= 0 else POLL
-        ready = {names.get(found, "") for found, _ in poll.poll(math.ceil(max(0.0, min(seconds, longest)) * 1000))}
+        longest = LONGEST_WAIT if self._death >= 0 else POLL_SECONDS
+        ready = {
+            names.get(descriptor, "") for descriptor, _ in poll.poll(math.ceil(max(0.0, min(seconds, longest)) * 1000))
+        }
         if "wake" in ready:
             self._read_pipe("wake")
         self._flush_commands()
@@ -132,10 +134,10 @@ class ChildProcess:
     def read_output(self, stream: str, *, finish: bool = False) -> list[str]:
         """Return the lines that the job has printed, cut; with ``finish``, also a last line without its end."""
         lines = self._read_lines(stream)
-        rest = self._rest[stream]
-        if finish and rest:
-            lines, rest = [*lines, rest], b""
-        self._rest[stream] = rest[:LONGEST_OUTPUT_LINE]
+        incomplete = self._rest[stream]
+        if finish and incomplete:
+            lines, incomplete = [*lines, incomplete], b""
+        self._rest[stream] = incomplete[:LONGEST_OUTPUT_LINE]
         texts = [line[:LONGEST_OUTPUT_LINE].decode("utf-8", "replace").rstrip("\r") for line in lines]
         if stream == "stderr":
             self.last_words.extend(texts)
@@ -149,7 +151,7 @@ class ChildProcess:
         parts, total = [], 0
         while total < MOST_BYTES_PER_TURN and pipe in self._readable:
             try:
-                data = os.read(self._readable[pipe], READ)
+                data = os.read(self._readable[pipe], READ_BYTES)
             except BlockingIOError:
                 break
             except OSError:
@@ -206,8 +208,8 @@ class ChildProcess:
             name = signal.Signals(-code).name
         except ValueError:
             name = f"signal {-code}"
-        words = _SIGNALS.get(name)
-        return f"was killed by {name}" + (f" ({words})" if words else "")
+        explanation = _SIGNALS.get(name)
+        return f"was killed by {name}" + (f" ({explanation})" if explanation else "")
 
 
 _SIGNALS = {

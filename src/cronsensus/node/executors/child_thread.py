@@ -31,10 +31,10 @@ logger = Logger(__name__)
 
 IDLE_SECONDS = 300.0
 """How long a child without work stays."""
-DIES_WITHIN = 2.0
+DEATH_SECONDS = 2.0
 """Least seconds after SIGKILL after which a process counts as one that hangs; dying takes time on a busy machine."""
 
-ALL = ("stdout", "stderr", "reports")
+ALL_PIPES = ("stdout", "stderr", "reports")
 
 Why = Literal["timed_out", "cancelled", "leaving", "broken"]
 
@@ -111,9 +111,9 @@ class ChildThread:
         self._given, attempt.child = attempt, self
         self._wake_thread()
 
-    def stop_attempt(self, attempt: ProcessAttempt, why: Why, reason: str, *, lease_lost: bool = False) -> None:
+    def stop_attempt(self, attempt: ProcessAttempt, cause: Why, reason: str, *, lease_lost: bool = False) -> None:
         """Have it end the process, if it still serves this call."""
-        self._orders.append(partial(self._stop_attempt, attempt, why, reason, lease_lost=lease_lost))
+        self._orders.append(partial(self._stop_attempt, attempt, cause, reason, lease_lost=lease_lost))
         self._wake_thread()
 
     def close(self) -> None:
@@ -185,7 +185,7 @@ class ChildThread:
         except Exception as error:  # noqa: BLE001 — what a message cannot hold
             self._report_end(_not_started(error))
 
-    def _read_pipes(self, pipes: Container[str] = ALL, *, finish: bool = False) -> None:
+    def _read_pipes(self, pipes: Container[str] = ALL_PIPES, *, finish: bool = False) -> None:
         """Print what the job printed, and read the child's messages. ``finish``: also a line without its end."""
         for stream in ("stdout", "stderr"):
             if stream in pipes:
@@ -228,13 +228,13 @@ class ChildThread:
             self._attempts.end_attempt(attempt, ending)
         self._changed()
 
-    def _stop_attempt(self, attempt: ProcessAttempt, why: Why, reason: str, *, lease_lost: bool) -> None:
+    def _stop_attempt(self, attempt: ProcessAttempt, cause: Why, reason: str, *, lease_lost: bool) -> None:
         self._send_call()
         self._read_pipes()  # its end may be in the pipe already
         if self._served is attempt and self._stopping is None:
             attempt.call.run.request_stop(reason, lease_lost=lease_lost)
             self._process.send_command(Stop(self._number, reason, lease_lost))
-            self._end_process(why, signal.SIGTERM)
+            self._end_process(cause, signal.SIGTERM)
 
     def _close_process(self) -> None:
         if self._served is not None:
@@ -243,11 +243,11 @@ class ChildThread:
             self._process.send_command(Leave())
             self._end_process("leaving")
 
-    def _end_process(self, why: Why, number: signal.Signals | None = None) -> None:
+    def _end_process(self, cause: Why, number: signal.Signals | None = None) -> None:
         """End the process by a signal now, and by SIGKILL after the grace. The first reason counts."""
         if self._stopping is None:
             with self._lock:
-                self._stopping = why
+                self._stopping = cause
             self._until = self._read_clock() + self._grace
             if number is not None:
                 self._process.send_signal(number)
@@ -262,7 +262,7 @@ class ChildThread:
             self._process.send_command(Leave())
         elif not self._killed:
             self._killed = True
-            self._until = self._read_clock() + max(self._grace, DIES_WITHIN)
+            self._until = self._read_clock() + max(self._grace, DEATH_SECONDS)
             self._process.send_signal(signal.SIGKILL)
         else:  # even SIGKILL does not end it: it hangs in the kernel
             self._part_process(self._process.close)
@@ -297,12 +297,12 @@ class ChildThread:
                 return result.cancelled_ending(attempt.call.run, error=error)
             case "broken":
                 message = "the job's process sent what is no message, so it was ended"
-                more = "a job must not write to descriptors it has not opened"
-                return result.failed_ending("ProcessBroken", f"{message}; {more}")
+                advice = "a job must not write to descriptors it has not opened"
+                return result.failed_ending("ProcessBroken", f"{message}; {advice}")
             case _:
-                words = result.clean_text("\n".join(self._process.last_words), result.LONGEST_TRACEBACK)
+                last_lines = result.clean_text("\n".join(self._process.last_words), result.LONGEST_TRACEBACK)
                 message = f"the job's process {self._process.describe_end()}"
-                return result.failed_ending("ProcessDied", message, traceback=words)
+                return result.failed_ending("ProcessDied", message, traceback=last_lines)
 
 
 def _not_started(error: BaseException) -> Ending:

@@ -1,4 +1,4 @@
-"""Threads for ``asyncio.to_thread`` on a loop of ours that the interpreter does not wait for at its end."""
+"""Daemon threads for ``asyncio.to_thread`` on a node's own loop: the interpreter does not wait for them at exit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from cronsensus.node.forks import leave_if_forked
 
-MOST = 32
+MOST_THREADS = 32
 
 
 class DaemonThreads(ThreadPoolExecutor):
@@ -21,7 +21,7 @@ class DaemonThreads(ThreadPoolExecutor):
     was cut off would keep a node's process for as long as what it had begun there.
     """
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MOST_THREADS) -> None:
         super().__init__(most)
         self._most = most
         self._process = os.getpid()

@@ -18,9 +18,9 @@ from typing import Any
 
 from cronsensus.errors import ConfigurationError, UnsupportedFunction
 
-MAIN = "__cronsensus_main__"
+MAIN_NAME = "__cronsensus_main__"
 """The ``__name__`` of the program when a child imports it: bodies of ``if __name__ == "__main__"`` do not run."""
-_STEPS = ("function", "__wrapped__")
+_WRAPPING_ATTRIBUTES = ("function", "__wrapped__")
 _DEEPEST = 20
 
 _in_child = False
@@ -61,7 +61,7 @@ def loading_program() -> bool:
     return _loading_program
 
 
-def refuse_while_loading(what: str) -> None:
+def refuse_while_loading(act: str) -> None:
     """Refuse to create work while a job's own process imports the program: each such process would create it again.
 
     Raises:
@@ -69,7 +69,7 @@ def refuse_while_loading(what: str) -> None:
     """
     if _loading_program:
         raise ConfigurationError(
-            f"the program {what} when it is imported, and a job with executor='process' imports it in each of its "
+            f"the program {act} when it is imported, and a job with executor='process' imports it in each of its "
             'processes; put what the program does under  if __name__ == "__main__":'
         )
 
@@ -122,7 +122,7 @@ def require_importable(function: Callable[..., Any]) -> None:
         raise UnsupportedFunction(
             f"{shown} belongs to no module that another process could import; move it to one, {instead}"
         )
-    if function.__module__ in ("__main__", MAIN):
+    if function.__module__ in ("__main__", MAIN_NAME):
         _main_module(shown)
 
 
@@ -135,19 +135,19 @@ def locate_function(function: Callable[..., Any]) -> Target:
     """
     require_importable(function)
     module, name = function.__module__, function.__qualname__
-    found = getattr(sys.modules.get(module), name, None)
+    obj = getattr(sys.modules.get(module), name, None)
     steps: list[str] = []
-    while found is not function:
-        step = next((step for step in _STEPS if callable(getattr(found, step, None))), None)
+    while obj is not function:
+        step = next((step for step in _WRAPPING_ATTRIBUTES if callable(getattr(obj, step, None))), None)
         if step is None or len(steps) == _DEEPEST:
-            other = _name_of(getattr(sys.modules.get(module), name, None))
+            other_name = _name_of(getattr(sys.modules.get(module), name, None))
             raise UnsupportedFunction(
-                f"{module}.{name} is not {_name_of(function)} but {other}, so another process would import the wrong "
-                f"thing; give the function a name of its own in that module"
+                f"{module}.{name} is not {_name_of(function)} but {other_name}, so another process would import the "
+                f"wrong thing; give the function a name of its own in that module"
             )
         steps.append(step)
-        found = getattr(found, step)
-    if module not in ("__main__", MAIN):
+        obj = getattr(obj, step)
+    if module not in ("__main__", MAIN_NAME):
         return Target(module, name, tuple(steps))
     path, main_module = _main_module(_name_of(function))
     return Target(module, name, tuple(steps), path, main_module)
@@ -168,24 +168,24 @@ def load_function(target: Target) -> Callable[..., Any]:
     """
     is_main = target.main_path is not None or target.main_module is not None
     module = _load_main(target) if is_main else importlib.import_module(target.module)
-    found: Any = module
+    obj: Any = module
     for step in (target.qualname, *target.steps):
-        found = getattr(found, step, None)
-        if found is None:
+        obj = getattr(obj, step, None)
+        if obj is None:
             raise UnsupportedFunction(
                 f"module {target.module} has no {target.qualname} when a job's own process imports it; define it at "
                 f'the top level, and not only under `if __name__ == "__main__":`'
             )
-    if not callable(found):
-        raise UnsupportedFunction(f"{target.module}.{target.qualname} is a {type(found).__name__}, not a function")
-    return found  # type: ignore[no-any-return]
+    if not callable(obj):
+        raise UnsupportedFunction(f"{target.module}.{target.qualname} is a {type(obj).__name__}, not a function")
+    return obj  # type: ignore[no-any-return]
 
 
 def _main_module(shown: str) -> tuple[str | None, str | None]:
     """Return the program's file, or its name if it was started by ``python -m``."""
     main = sys.modules["__main__"]
     spec = getattr(main, "__spec__", None)
-    if spec is not None and spec.name not in ("__main__", MAIN):
+    if spec is not None and spec.name not in ("__main__", MAIN_NAME):
         return None, spec.name
     path = getattr(main, "__file__", None)
     if path is None or not Path(path).is_file():
@@ -199,10 +199,10 @@ def _main_module(shown: str) -> tuple[str | None, str | None]:
 def _load_main(target: Target) -> ModuleType:
     """Import the program itself under another name, once."""
     global _loading_program  # noqa: PLW0603 — a fact about the process
-    loaded = sys.modules.get(MAIN)
+    loaded = sys.modules.get(MAIN_NAME)
     if loaded is not None:
         return loaded
-    module = ModuleType(MAIN)
+    module = ModuleType(MAIN_NAME)
     if target.main_module is not None:
         spec = importlib.util.find_spec(target.main_module)
         get_code = getattr(spec and spec.loader, "get_code", None)
@@ -217,12 +217,12 @@ def _load_main(target: Target) -> ModuleType:
         module.__file__ = path
     # Entered before its code runs, as import does, so that modules that the program imports can find it.
     previous = sys.modules["__main__"]
-    sys.modules[MAIN] = sys.modules["__main__"] = module
+    sys.modules[MAIN_NAME] = sys.modules["__main__"] = module
     _loading_program = True
     try:
         exec(code, module.__dict__)  # noqa: S102 — the program that this process's own parent runs
     except BaseException:
-        del sys.modules[MAIN]
+        del sys.modules[MAIN_NAME]
         sys.modules["__main__"] = previous
         raise
     finally:
@@ -230,9 +230,9 @@ def _load_main(target: Target) -> ModuleType:
     return module
 
 
-def _name_of(thing: object) -> str:
-    name = getattr(thing, "__qualname__", None) or repr(thing)[:80]
-    module = getattr(thing, "__module__", None)
-    code = getattr(thing, "__code__", None)
-    where = f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code is not None else ""
-    return f"{module}.{name}{where}" if isinstance(module, str) and module != "builtins" else f"{name}{where}"
+def _name_of(obj: object) -> str:
+    name = getattr(obj, "__qualname__", None) or repr(obj)[:80]
+    module = getattr(obj, "__module__", None)
+    code = getattr(obj, "__code__", None)
+    place = f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code is not None else ""
+    return f"{module}.{name}{place}" if isinstance(module, str) and module != "builtins" else f"{name}{place}"

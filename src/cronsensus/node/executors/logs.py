@@ -16,7 +16,7 @@ from cronsensus.timing.clock import Clock
 MOST_LINES = 1_000
 LONGEST_LINE = 4_096
 """Characters of one kept line."""
-OURS = "cronsensus"
+OWN_LOGGERS = "cronsensus"
 
 
 class LineBudget:
@@ -45,7 +45,7 @@ class LineBudget:
 class RunLogHandler(logging.Handler):
     """A handler for the root logger that gives each record made under a current run to that run.
 
-    Which records reach it is for the application's levels to say. Records of our own loggers are left out, and so is
+    The application's levels decide which records reach it. Records of our own loggers are left out, and so is
     whatever is logged while a line is being kept: neither can go round in a circle.
 
     ``logging.basicConfig`` does nothing once the root logger has a handler, and ``dictConfig`` removes those that it
@@ -104,8 +104,8 @@ class RunLogHandler(logging.Handler):
         run = current_run()
         if (
             run is None
-            or record.name == OURS
-            or record.name.startswith(OURS + ".")
+            or record.name == OWN_LOGGERS
+            or record.name.startswith(OWN_LOGGERS + ".")
             or getattr(self._inside, "here", False)
         ):
             return

@@ -57,11 +57,11 @@ from cronsensus.timing.clock import Clock
 
 logger = Logger(__name__)
 
-CANCELS = 3
+MOST_CANCELS = 3
 """How often a task is cancelled, a grace apart, before it is given up."""
-LOOK_EVERY = 1.0
+CHECK_EVERY = 1.0
 """Seconds between two checks whether the loop of an open attempt has been closed."""
-LOOKS_AT_AN_END = 10
+CHECKS_AT_END = 10
 """How often a loop that is shutting down is checked before a task that was cancelled there counts as failed."""
 _numbers = itertools.count(1)
 
@@ -119,7 +119,7 @@ class _Home:
         except Exception:  # noqa: BLE001 - the set changes while it is read
             return True
 
-    def post_attempt(self, what: Callable[[_LoopAttempt], None], attempt: _LoopAttempt) -> None:
+    def post_attempt(self, act: Callable[[_LoopAttempt], None], attempt: _LoopAttempt) -> None:
         """Have ``what(attempt)`` called on the loop, in the order of posting; from any thread.
 
         A claim may bring many attempts at once. Waking the loop for each of them would cost a write to its pipe and a
@@ -130,7 +130,7 @@ class _Home:
         """
         if self.loop.is_closed():
             raise RuntimeError("the loop is closed")
-        self._posted.append((what, attempt))
+        self._posted.append((act, attempt))
         if not self._called:
             self._called = True
             self.loop.call_soon_threadsafe(self._carry_out)
@@ -140,8 +140,8 @@ class _Home:
         self._called = False
         try:
             while self._posted:
-                what, attempt = self._posted.popleft()
-                what(attempt)
+                act, attempt = self._posted.popleft()
+                act(attempt)
         finally:
             if self._posted:  # one raised; the others must not wait
                 self.loop.call_soon(self._carry_out)
@@ -203,7 +203,7 @@ class _OwnHome(_Home):
 class LoopExecutor(Executor):
     """Runs functions as tasks on an event loop.
 
-    ``timeout`` and ``stop`` cancel the task. A task that goes on is given up after ``CANCELS`` times ``grace``, or, if
+    ``timeout`` and ``stop`` cancel the task. A task that goes on is given up after ``MOST_CANCELS`` times ``grace``; if
     the loop itself is blocked, ``grace`` after its timeout.
 
     Args:
@@ -216,14 +216,14 @@ class LoopExecutor(Executor):
 
     def __init__(
         self,
-        done: Done,
+        on_ending: Done,
         clock: Clock,
         timer: Timer | None = None,
         *,
         loop: asyncio.AbstractEventLoop | None = None,
         grace: float = GRACE,
     ) -> None:
-        self._attempts: Attempts[_LoopAttempt] = Attempts(done, clock, timer)
+        self._attempts: Attempts[_LoopAttempt] = Attempts(on_ending, clock, timer)
         self._grace = grace
         self._lock = threading.Lock()
         self._home = None if loop is None else _Home(loop)
@@ -258,7 +258,7 @@ class LoopExecutor(Executor):
         with self._lock:
             look, self._looking = not self._looking, True
         if look:
-            self._attempts.timer.call_after(LOOK_EVERY, self._end_orphans)
+            self._attempts.timer.call_after(CHECK_EVERY, self._end_orphans)
         self._watch.start_watching()
         self._post_attempt(attempt, self._start_task)
 
@@ -271,11 +271,11 @@ class LoopExecutor(Executor):
 
     def close(self) -> None:
         """Cancel every task; end a loop of our own, unless it is blocked: then it ends with the process."""
-        left = self._attempts.close()
+        open_attempts = self._attempts.close()
         with self._lock:
             self._closed = True
             home, self._home = self._home, None
-        for attempt in left:
+        for attempt in open_attempts:
             attempt.call.run.request_stop("the node stops")
             self._post_attempt(attempt, self._cancel_task)
         if home is not None:
@@ -285,10 +285,10 @@ class LoopExecutor(Executor):
             if home.runner is not threading.current_thread():
                 home.runner.join(GRACE + 1.0)
 
-    def _post_attempt(self, attempt: _LoopAttempt, what: Callable[[_LoopAttempt], None]) -> None:
+    def _post_attempt(self, attempt: _LoopAttempt, act: Callable[[_LoopAttempt], None]) -> None:
         """Have ``what(attempt)`` called on the loop; a loop that is closed ends the attempt."""
         try:
-            attempt.home.post_attempt(what, attempt)
+            attempt.home.post_attempt(act, attempt)
         except RuntimeError:
             self._loop_is_closed(attempt)
 
@@ -334,7 +334,7 @@ class LoopExecutor(Executor):
         """Run the function and report its end; never raise: a SystemExit in a task would end the whole loop."""
         call, process = attempt.call, this_process.pid
         function, args, kwargs = call.registered.function, call.claim.args, call.claim.kwargs
-        where = ""
+        stack = ""
         try:
             args, kwargs = call_arguments(call.run, call.registered, args, kwargs)
         except BaseException as error:  # noqa: BLE001 — see above
@@ -350,16 +350,16 @@ class LoopExecutor(Executor):
             permanent = cannot_be_called(function, args, kwargs, error)
             ending = structs.replace(ending_of_error(error, call.run), permanent=permanent)
             if attempt.asked == "timed_out":
-                where = describe_error(error).traceback
+                stack = describe_error(error).traceback
             elif attempt.asked is None and is_task_cancelled(error) and not isinstance(attempt.home, _OwnHome):
                 attempt.held_back = ending
-                self._attempts.timer.call_after(LOOK_EVERY, lambda: self._log_held_back(attempt))
+                self._attempts.timer.call_after(CHECK_EVERY, lambda: self._log_held_back(attempt))
                 return
         else:
             ending = ending_of_value(value, call.registered.types)
         call.run.release_leftovers()
         if attempt.asked == "timed_out":
-            ending = timed_out(attempt.timeout, traceback=where)
+            ending = timed_out(attempt.timeout, traceback=stack)
         self._attempts.end_attempt(attempt, ending)
 
     def _on_settled(self, attempt: _LoopAttempt, task: asyncio.Task[None]) -> None:
@@ -379,8 +379,8 @@ class LoopExecutor(Executor):
         attempt.looks += 1
         if not attempt.home.is_turning or attempt.home.is_shut_down:
             self._cut_off(attempt)
-        elif attempt.looks < LOOKS_AT_AN_END and attempt.home.is_ending:
-            self._attempts.timer.call_after(LOOK_EVERY, lambda: self._log_held_back(attempt))
+        elif attempt.looks < CHECKS_AT_END and attempt.home.is_ending:
+            self._attempts.timer.call_after(CHECK_EVERY, lambda: self._log_held_back(attempt))
         else:
             self._attempts.end_attempt(attempt, attempt.held_back)
 
@@ -410,7 +410,7 @@ class LoopExecutor(Executor):
         if not self._attempts.is_open(attempt):
             return
         blocked = attempt.cancels > 0 and not attempt.seen
-        if attempt.cancels >= CANCELS or (blocked and attempt.asked == "timed_out"):
+        if attempt.cancels >= MOST_CANCELS or (blocked and attempt.asked == "timed_out"):
             self._give_up(attempt, blocked=blocked)
             return
         attempt.cancels += 1
@@ -426,16 +426,16 @@ class LoopExecutor(Executor):
     def _give_up(self, attempt: _LoopAttempt, *, blocked: bool) -> None:
         if blocked:
             detail = "something blocks its event loop; use await, asyncio.to_thread, or executor='thread'"
-            where = stack_of(attempt.home.pulse.thread)
+            stack = stack_of(attempt.home.pulse.thread)
             with self._lock:
                 if self._home is attempt.home and isinstance(attempt.home, _OwnHome):
                     self._home = None  # the next call gets a new loop; this one ends when its tasks have, if ever
                     attempt.home.end_loop(cancel=False)
         else:
             detail = "it went on after it was cancelled, and is given up; what it does from here on is ignored"
-            where = ""
+            stack = ""
         if attempt.asked == "timed_out":
-            self._attempts.end_attempt(attempt, timed_out(attempt.timeout, traceback=where, detail=detail))
+            self._attempts.end_attempt(attempt, timed_out(attempt.timeout, traceback=stack, detail=detail))
         else:
             self._attempts.end_attempt(attempt, cancelled_ending(attempt.call.run, detail=detail))
 
@@ -449,6 +449,6 @@ class LoopExecutor(Executor):
                 self._cut_off(attempt)  # it waits in the queue of a loop that no thread runs
         with self._lock:
             self._looking = bool(self._attempts.list_open())
-            again = self._looking
-        if again:
-            self._attempts.timer.call_after(LOOK_EVERY, self._end_orphans)
+            goes_on = self._looking
+        if goes_on:
+            self._attempts.timer.call_after(CHECK_EVERY, self._end_orphans)

@@ -1,4 +1,4 @@
-"""Print in a node what the processes of its jobs print, so that it stands where the prints of jobs in threads do."""
+"""Print in the node's process what its job processes print, as for jobs that run in threads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PIECE = 4096
 
 
 def print_here(stream: str, text: str) -> None:
-    """Print a line to this process's ``"stdout"`` or ``"stderr"``, unless nobody reads there at this moment.
+    """Print a line to this process's ``"stdout"`` or ``"stderr"``, unless its reader is not ready.
 
     The thread that calls this also ends jobs that are over their time. So it waits for no reader: what finds none is
     kept with the run alone.

@@ -27,7 +27,7 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.states import Reason
 from cronsensus.node.executors.attempt import GRACE, Attempts
 from cronsensus.node.executors.base import Call, Done, Executor
-from cronsensus.node.executors.child_thread import DIES_WITHIN, ChildThread, ProcessAttempt, Why
+from cronsensus.node.executors.child_thread import DEATH_SECONDS, ChildThread, ProcessAttempt, Why
 from cronsensus.node.executors.importing import Target, locate_function
 from cronsensus.node.executors.result import describe_error, never_begun, timed_out
 from cronsensus.timing.clock import Clock
@@ -49,7 +49,7 @@ class ProcessExecutor(Executor):
 
     def __init__(
         self,
-        done: Done,
+        on_ending: Done,
         clock: Clock,
         timer: Timer | None = None,
         *,
@@ -58,7 +58,7 @@ class ProcessExecutor(Executor):
         grace: float = GRACE,
     ) -> None:
         self._clock = clock
-        self._attempts: Attempts[ProcessAttempt] = Attempts(done, clock, timer)
+        self._attempts: Attempts[ProcessAttempt] = Attempts(on_ending, clock, timer)
         self._most = most or os.cpu_count() or 1
         self._python = python or sys.executable
         self._grace = grace
@@ -100,7 +100,7 @@ class ProcessExecutor(Executor):
             children = [child for child in self._children if not child.gone]
             for child in children:
                 child.close()
-        until = self._clock.monotonic() + self._grace + max(self._grace, DIES_WITHIN) + 1.0
+        until = self._clock.monotonic() + self._grace + max(self._grace, DEATH_SECONDS) + 1.0
         for child in children:
             child.join(until - self._clock.monotonic())
 

@@ -51,12 +51,12 @@ _DEEPEST_GROUP = 100
 _MOST_EXCEPTIONS = 200
 LONGEST_TRACEBACK = 16 * 1024
 MOST_FRAMES = 30
-_BEYOND = 4 * 1024
+_SEARCHED_BEYOND = 4 * 1024
 """Characters beyond a cut that are searched for the end of a secret that begins before it."""
 STOPPED = "Stopped"
 """Type of the "error" by which a job process reports its stack when it was stopped."""
 
-_PLUMBING = (
+_PLUMBING_FILES = (
     str(Path(__file__).parent) + os.sep,
     str(Path(__file__).parent.parent / "forks.py"),
     str(Path(os.__file__).parent / "asyncio") + os.sep,
@@ -80,7 +80,7 @@ def ending_of_value(value: Any, types: Types = UNTYPED) -> Ending:
     except InvalidPayload as error:
         message = f"the job ran to its end, but its {error}. Return None if nobody needs the result"
         failure = RunError(type="InvalidPayload", message=clean_text(message, LONGEST_MESSAGE))
-    except BaseException as error:  # noqa: BLE001 — out of memory, or a class with ideas of its own
+    except BaseException as error:  # noqa: BLE001 — out of memory, or the value's class raises what it likes
         failure = describe_error(error)
     return Ending(kind="raised", error=failure, permanent=True)
 
@@ -103,7 +103,7 @@ def cannot_be_called(
         signature.bind(*args, **kwargs)
     except TypeError:
         return True
-    except BaseException:  # noqa: BLE001 — names of arguments are compared, and they may be anything that claims to be
+    except BaseException:  # noqa: BLE001 — names of arguments are compared, and comparing may run code of the job's
         return False
     return False
 
@@ -122,15 +122,15 @@ def ending_of_error(error: BaseException, run: BaseRun) -> Ending:
         # For the node's log, whose readers inspect it; only if it could be described.
         run.raised = type(error), error, _without_plumbing(error.__traceback__)
         return ending
-    except BaseException as second:  # noqa: BLE001 — raised by inspecting the first
-        return Ending(kind="raised", error=describe_error(error, but=second))
+    except BaseException as raised_meanwhile:  # noqa: BLE001 — raised by inspecting the first
+        return Ending(kind="raised", error=describe_error(error, raised_by_inspecting=raised_meanwhile))
 
 
 def _classify_error(error: BaseException, run: BaseRun) -> Ending:
     control: Any = _unwrap_group(error)
     # The class itself, not isinstance, which calls the object: it may claim anything or raise.
     kind = type(control)
-    asked = run.cancelled.is_set()
+    is_asked_to_stop = run.cancelled.is_set()
     if issubclass(kind, Skip):
         return Ending(kind="skipped", reason=_given_message(control))
     if issubclass(kind, Retry):
@@ -140,11 +140,15 @@ def _classify_error(error: BaseException, run: BaseRun) -> Ending:
     if issubclass(kind, Snooze):
         return _snooze_ending(control)
     if issubclass(kind, Cancel):
-        reason = run.cancel_reason if asked else f"{Reason.JOB_SAID_SO}: {_given_message(control) or 'cancelled'}"
+        reason = (
+            run.cancel_reason if is_asked_to_stop else f"{Reason.JOB_SAID_SO}: {_given_message(control) or 'cancelled'}"
+        )
         return Ending(kind="cancelled", reason=reason)
-    if asked:
-        stop = issubclass(kind, LeaseLost | SystemExit) or is_task_cancelled(control)
-        return Ending(kind="cancelled", reason=run.cancel_reason, error=None if stop else describe_error(error))
+    if is_asked_to_stop:
+        only_means_stop = issubclass(kind, LeaseLost | SystemExit) or is_task_cancelled(control)
+        return Ending(
+            kind="cancelled", reason=run.cancel_reason, error=None if only_means_stop else describe_error(error)
+        )
     if issubclass(kind, SystemExit):
         message = f"the job called sys.exit({_error_code(control)}), which ends this run only"
         return _failed_ending(error, f"{message}; return instead, or raise an exception that says what is wrong")
@@ -153,8 +157,8 @@ def _classify_error(error: BaseException, run: BaseRun) -> Ending:
             error, "the job raised KeyboardInterrupt, which ends this run only; raise Cancel to stop it"
         )
     if is_task_cancelled(control):
-        by = "by the job itself, by the application, or by its event loop shutting down"
-        return _failed_ending(error, f"the job's task was cancelled, but not by cronsensus: {by}")
+        possible_causes = "by the job itself, by the application, or by its event loop shutting down"
+        return _failed_ending(error, f"the job's task was cancelled, but not by cronsensus: {possible_causes}")
     if _is_permanent(kind):
         return Ending(kind="raised", error=RunError(type=kind.__name__, message=_error_message(error)), permanent=True)
     return Ending(kind="raised", error=describe_error(error))
@@ -192,15 +196,16 @@ def failed_ending(kind: str, message: str, *, traceback: str = "") -> Ending:
     )
 
 
-def describe_error(error: BaseException, *, but: BaseException | None = None) -> RunError:
+def describe_error(error: BaseException, *, raised_by_inspecting: BaseException | None = None) -> RunError:
     """Return ``error`` as bounded text: type, message, and the last frames without their local variables.
 
-    ``but``: the exception raised by inspecting it.
+    ``raised_by_inspecting``: the exception raised by inspecting it.
     """
     message = _error_message(error)
-    if but is not None:
+    if raised_by_inspecting is not None:
         message = clean_text(
-            f"{message} (looking at this exception raised {_kind_name(type(but))})".strip(), LONGEST_MESSAGE
+            f"{message} (looking at this exception raised {_kind_name(type(raised_by_inspecting))})".strip(),
+            LONGEST_MESSAGE,
         )
     return RunError(type=_kind_name(type(error)), message=message, traceback=_error_traceback(error))
 
@@ -215,7 +220,9 @@ def stack_at(frame: FrameType) -> str:
     """Return the calls that led to ``frame``, as bounded text."""
     try:
         frames = traceback.extract_stack(frame)
-        while frames and (frames[0].filename.startswith(_PLUMBING) or frames[0].filename.endswith("threading.py")):
+        while frames and (
+            frames[0].filename.startswith(_PLUMBING_FILES) or frames[0].filename.endswith("threading.py")
+        ):
             del frames[0]
         return _join_bounded(traceback.format_list(frames[-MOST_FRAMES:]))
     except BaseException as error:  # noqa: BLE001 — source lines come from loaders, which may be the job's
@@ -228,19 +235,21 @@ def is_task_cancelled(error: BaseException) -> bool:
     return exceptions is not None and issubclass(type(error), exceptions.CancelledError)
 
 
-def clean_text(text: str, most: int) -> str:
-    """Return at most ``most`` characters of ``text``, in a form that every store can keep (no NUL, no lone surrogates).
+def clean_text(text: str, longest: int) -> str:
+    """Return at most ``longest`` characters of ``text``, in a form that every store can keep.
+
+    It has no NUL and no lone surrogates.
 
     Secrets are masked before it is cut, because a cut secret is not recognised. This happens here, and not only in the
     store, because the node's log and its events have the same text.
     """
     # By the method of str: what a __str__ returns may be of a subclass, whose own methods may do anything.
-    return _shorten_text(mask(str.__getitem__(text, slice(most + _BEYOND))), most)
+    return _shorten_text(mask(str.__getitem__(text, slice(longest + _SEARCHED_BEYOND))), longest)
 
 
-def _shorten_text(text: str, most: int) -> str:
-    if len(text) > most:
-        text = text[: most - 1] + "…"
+def _shorten_text(text: str, longest: int) -> str:
+    if len(text) > longest:
+        text = text[: longest - 1] + "…"
     return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
 
 
@@ -343,7 +352,7 @@ def _is_too_much(error: BaseException) -> bool:
 
 
 def _without_plumbing(trace: TracebackType | None) -> TracebackType | None:
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_PLUMBING):
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_PLUMBING_FILES):
         trace = trace.tb_next
     return trace
 
@@ -351,7 +360,7 @@ def _without_plumbing(trace: TracebackType | None) -> TracebackType | None:
 def _join_bounded(lines: list[str]) -> str:
     """Join lines; too much text is cut at its beginning, because the innermost frames and the message come last."""
     text = "".join(line if len(line) <= LONGEST_MESSAGE else clean_text(line, LONGEST_MESSAGE) + "\n" for line in lines)
-    text = mask(text[-LONGEST_TRACEBACK - _BEYOND :])
+    text = mask(text[-LONGEST_TRACEBACK - _SEARCHED_BEYOND :])
     if len(text) > LONGEST_TRACEBACK:
         text = "…" + text[1 - LONGEST_TRACEBACK :]
     return _shorten_text(text.rstrip("\n"), LONGEST_TRACEBACK)

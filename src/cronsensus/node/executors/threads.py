@@ -83,8 +83,8 @@ class ThreadExecutor(Executor):
         timer: the watchdog shared with other executors.
     """
 
-    def __init__(self, done: Done, clock: Clock, timer: Timer | None = None) -> None:
-        self._attempts: Attempts[_ThreadAttempt] = Attempts(done, clock, timer)
+    def __init__(self, on_ending: Done, clock: Clock, timer: Timer | None = None) -> None:
+        self._attempts: Attempts[_ThreadAttempt] = Attempts(on_ending, clock, timer)
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
         self._reporting: dict[int, _Worker] = {}
@@ -149,13 +149,13 @@ class ThreadExecutor(Executor):
         return worker
 
     def _run_worker(self, worker: _Worker) -> None:
-        going = True
-        while going:
+        goes_on = True
+        while goes_on:
             try:
                 self._work_on(worker)
-                going = False
+                goes_on = False
             except BaseException as error:  # noqa: BLE001 — a worker that died of it would never report its attempt
-                going = self._clear_interruption(worker, error)
+                goes_on = self._clear_interruption(worker, error)
 
     def _work_on(self, worker: _Worker) -> None:
         # The first attempt comes through the inbox, too: a Thread keeps its arguments alive.
@@ -170,13 +170,13 @@ class ThreadExecutor(Executor):
             ending = self._in_time(attempt, ending)
             self._reporting[thread] = worker
             reported = self._attempts.end_attempt(attempt, ending)
-            given = self._reporting.pop(thread, None) is None
-            if not given:
+            has_next = self._reporting.pop(thread, None) is None
+            if not has_next:
                 worker.attempt = None
             if not reported:
                 break
             attempt = call = ending = None  # type: ignore[assignment]  # so that an idle thread keeps nothing alive
-            attempt = worker.inbox.get() if given else self._next_attempt(worker)
+            attempt = worker.inbox.get() if has_next else self._next_attempt(worker)
 
     def _clear_interruption(self, worker: _Worker, error: BaseException) -> bool:
         """Clean up after an exception from outside; return whether an attempt is on its way to the worker."""
@@ -216,11 +216,11 @@ class ThreadExecutor(Executor):
         return worker.inbox.get()  # it was chosen in this moment: its attempt is on the way
 
     def _over_time(self, attempt: _ThreadAttempt) -> None:
-        where = stack_of(attempt.worker.thread.ident)
+        stack = stack_of(attempt.worker.thread.ident)
         with self._lock:
             if attempt.returned or not self._attempts.is_open(attempt):
                 return
-            attempt.late_at = where
+            attempt.late_at = stack
         attempt.call.run.request_stop(Reason.TIMEOUT)
         _log.aside.warning(
             "run %d of %r is over its timeout and still working: a thread cannot be stopped, so it keeps its place, "

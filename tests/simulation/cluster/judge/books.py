@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from cronsensus.model.job import JobSpec
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, State
-from cronsensus.node.lead_time import LEADS, LONGEST, RESERVE, SLACK, TRIPS
+from cronsensus.node.lead_time import EARLY_SLACK, LEAST_AND_MOST_LEAD, LONGEST_LEAD, MOST_ROUND_TRIPS, RESERVE_FACTOR
 from cronsensus.triggers import Trigger
 from tests.simulation.cluster.clocks import SECOND, START
 
@@ -24,10 +24,13 @@ def most_early(ahead: timedelta, drift: float) -> int:
     A node waits by its monotonic clock from a reading of the store's: that of the claim, which is no further from the
     due time than ``ahead``, or that of a look, which is no further than the longest lead time. A clock that counts
     ``1 + drift`` seconds in one ends a wait of W seconds by less than ``W * drift`` too soon, and by nothing else does
-    a run begin early. ``ahead`` tells how long the longest lead time can be: of a round trip it is ``TRIPS``, and the
-    lead time is at least ``2 * RESERVE`` of one where it is not the longest itself.
+    a run begin early. ``ahead`` tells how long the longest lead time can be: ``MOST_ROUND_TRIPS`` round trips, and the
+    lead time is at least ``2 * RESERVE_FACTOR`` of one where it is not the longest itself.
     """
-    wait = min(max(LEADS[1], ahead.total_seconds() * TRIPS / (2 * RESERVE)), LONGEST + SLACK)
+    wait = min(
+        max(LEAST_AND_MOST_LEAD[1], ahead.total_seconds() * MOST_ROUND_TRIPS / (2 * RESERVE_FACTOR)),
+        LONGEST_LEAD + EARLY_SLACK,
+    )
     return math.ceil(wait * drift * SECOND)
 
 
