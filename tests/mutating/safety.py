@@ -246,28 +246,27 @@ ARGUED: dict[str, str] = {
     "stores/redis/lua/verbs/prune.lua: if not horizon or tonumber(time)⟨⟩ > tonumber(horizon) then: > → >=": (
         "the same number is written again"
     ),
-    "stores/redis/lua/verbs/prune.lua: if done and deleted⟨⟩ < limit then: < → <=": (
+    "stores/redis/lua/verbs/prune.lua: if is_done and deleted⟨⟩ < limit then: < → <=": (
         "where nothing is left of the limit, LIMIT 0 0 finds nothing"
     ),
-    "stores/redis/lua/verbs/prune.lua: if done⟨⟩ and deleted < limit then: and → or": (
+    "stores/redis/lua/verbs/prune.lua: if is_done⟨⟩ and deleted < limit then: and → or": (
         "ranges that are old enough go in this call and not in a later one; none goes beyond the limit"
     ),
-    "stores/redis/lua/verbs/prune.lua: if horizon⟨⟩ and horizon ~= row.horizon then: and → or": (
+    "stores/redis/lua/verbs/prune.lua: if horizon⟨⟩ and horizon ~= job_row.horizon then: and → or": (
         "the same number is written again"
     ),
     "stores/redis/lua/verbs/acquire.lua: if nominal and job.manual and time⟨⟩ > tonumber(job.watermark) and (not "
     "job.next_due or tonumber(job.next_due) > time) then: > → >=": "the same number is written again",
-    "stores/redis/lua/verbs/step.lua: taken, specs = start(chosen, session, lease, ahead⟨⟩ > 0, limit): > "
+    "stores/redis/lua/verbs/step.lua: taken, specs = start_runs(selected, session, lease, ahead⟨⟩ > 0, limit): > "
     "→ >=": "where none is taken ahead, nothing that is taken is due later than now",
-    "stores/redis/lua/occurrences.lua: return tonumber(row.due)⟨⟩ < latest and row.due or whole(latest): < → <=": (
-        "two equal times"
-    ),
-    "stores/redis/lua/claim_query.lua: while levels[at] and #chosen⟨⟩ < most do: < → <=": (
+    "stores/redis/lua/occurrences.lua: return tonumber(row.due)⟨⟩ < latest_due and row.due or "
+    "integer_text(latest_due): < → <=": "two equal times",
+    "stores/redis/lua/claim_query.lua: while levels[position] and #selected⟨⟩ < most_selected do: < → <=": (
         "the next priority is opened, and of it nothing is taken: its loop asks the same"
     ),
-    "stores/redis/lua/claim_query.lua: return one.due < other.due or (one.due == other.due and one.id⟨⟩ < other.id): "
-    "< → <=": ("an occurrence stands in one line, so no two heads are the same one"),
-    "stores/redis/lua/claim_query.lua: if line.id⟨⟩ and not at then: and → or": (
+    "stores/redis/lua/claim_query.lua: return row.due < other_row.due or (row.due == other_row.due and row.id⟨⟩ < "
+    "other_row.id): < → <=": ("an occurrence stands in one line, so no two heads are the same one"),
+    "stores/redis/lua/claim_query.lua: if line.id⟨⟩ and not position then: and → or": (
         "without an id the line is not opened either way; what stands in its line is dropped only if it is over"
     ),
     'lock/in_files.py: _read_url: not rest.startswith("//") or host not in {"", "localhost"} or not slash or '

@@ -8,5 +8,5 @@ if row.state ~= 'pending' and row.state ~= 'running' then
   return refuse('FINAL ' .. row.state)
 end
 local state = ask_to_cancel(id, row, reason)
-record(by, 'cancel', call('HGET', job_key(row.job), 'name'), why, '{"occurrence":' .. whole(id) .. '}')
+record(by, 'cancel', call('HGET', job_key(row.job), 'name'), why, '{"occurrence":' .. integer_text(id) .. '}')
 return answer(state)

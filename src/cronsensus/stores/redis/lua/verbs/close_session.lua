@@ -1,5 +1,5 @@
 -- needs: ending
-even_if_full()
+allow_writes_when_full()
 local session = args[1]
 if not call('ZSCORE', OPEN, session) then
   return answer({})

@@ -10,7 +10,7 @@ else
 end
 for _, text in ipairs(page) do
   local id, job = string.match(text, '^(%S+) (%S+)$')
-  local range = job and call('ZRANGEBYSCORE', of_job(job, 'ranges'), id, id)[1]
+  local range = job and call('ZRANGEBYSCORE', job_part_key(job, 'ranges'), id, id)[1]
   if range then
     found[#found + 1] = { range, try(name_of, job) or false }
   end

@@ -12,7 +12,7 @@ repeat
     local row = read(lock_key(name, place), 'holder', 'session', 'token', 'acquired', 'until')
     if #rows < limit and try(is_held, row) then
       rows[#rows + 1] = {
-        name, place, row.holder, row.session, row.token, row.acquired, whole(row['until'] - now),
+        name, place, row.holder, row.session, row.token, row.acquired, integer_text(row['until'] - now),
         row.session and call('HGET', session_key(row.session), 'spec'),
       }
     end

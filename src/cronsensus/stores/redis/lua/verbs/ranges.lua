@@ -6,7 +6,7 @@ if not job then
 end
 local start = '(' .. after
 if since then
-  local first = call('ZRANGEBYSCORE', of_job(job, 'lasts'), since, '+inf', 'LIMIT', 0, 1)[1]
+  local first = call('ZRANGEBYSCORE', job_part_key(job, 'lasts'), since, '+inf', 'LIMIT', 0, 1)[1]
   if not first then
     return answer({})
   end
@@ -15,7 +15,7 @@ if since then
   end
 end
 local found = {}
-local rows = call('ZRANGEBYSCORE', of_job(job, 'ranges'), start, '+inf', 'WITHSCORES', 'LIMIT', 0, limit)
+local rows = call('ZRANGEBYSCORE', job_part_key(job, 'ranges'), start, '+inf', 'WITHSCORES', 'LIMIT', 0, limit)
 for at = 1, #rows, 2 do
   local text = rows[at]
   local first = string.match(text, '^%d+ %-?%d+ (%-?%d+) ')

@@ -2,13 +2,13 @@
 -- needs: ending
 local ENOUGH = 500
 
-even_if_full()
+allow_writes_when_full()
 local dead = {}
 for _, session in ipairs(call('ZRANGEBYSCORE', OPEN, '-inf', NOW)) do
   dead[#dead + 1] = { session, 'lease ran out' }
 end
 for _, session in ipairs(args[1]) do
-  if alive(session) then
+  if is_session_alive(session) then
     dead[#dead + 1] = { session, 'process gone' }
   end
 end
