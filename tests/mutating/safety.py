@@ -222,21 +222,21 @@ ARGUED: dict[str, str] = {
     "stores/sql/queries/looks.sql: next_pending: o.level = levels.level → (o.level = levels.level OR 1 = 1)": (
         "the first of all is the first of the firsts of all levels"
     ),
-    "stores/sql/queries/at_once.sql: something_waits: levels.level IS NOT NULL → "
+    "stores/sql/queries/at_once.sql: something_is_due: levels.level IS NOT NULL → "
     "(levels.level IS NOT NULL OR 1 = 1)": "no occurrence has a level that is not there",
-    "stores/sql/queries/at_once.sql: something_waits: o.level = levels.level → "
+    "stores/sql/queries/at_once.sql: something_is_due: o.level = levels.level → "
     "(o.level = levels.level OR 1 = 1)": "something is due at one of the levels, or at none",
-    "stores/sql/queries/at_once.sql: take_due [postgres]: due.expires_at IS NULL → "
+    "stores/sql/queries/at_once.sql: claim_due [postgres]: due.expires_at IS NULL → "
     "(due.expires_at IS NULL AND 1 = 0)": (
         "a comparison with no time is neither true nor false, and bool_and passes over that"
     ),
     "stores/sql/queries/named.sql: standing_at: o.finished_at IS NOT NULL → (o.finished_at IS NOT NULL OR 1 = 1)": (
         "for the index: what has succeeded is finished"
     ),
-    "stores/sql/queries/pruning.sql: kept: < → <=": "two equal numbers",
-    "stores/sql/queries/pruning.sql: kept: > → >=": "two equal numbers",
-    "stores/sql/queries/pruning.sql: pass_eras: < → <=": "two equal numbers",
-    "stores/sql/queries/pruning.sql: pass_eras: > → >=": "two equal numbers",
+    "stores/sql/queries/pruning.sql: prune_before: < → <=": "two equal numbers",
+    "stores/sql/queries/pruning.sql: prune_before: > → >=": "two equal numbers",
+    "stores/sql/queries/pruning.sql: raise_over_deleted_eras: < → <=": "two equal numbers",
+    "stores/sql/queries/pruning.sql: raise_over_deleted_eras: > → >=": "two equal numbers",
     "stores/redis/lua/starting.lua: if tonumber(row.due)⟨⟩ > now then: > → >=": (
         "what is due in this very microsecond begins now either way"
     ),

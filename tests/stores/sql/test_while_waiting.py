@@ -177,7 +177,7 @@ def test_a_run_whose_session_is_about_to_renew_takes_room_still(
     clock.advance(LEASE)
     store.enqueue([Item(job="limited")])
     store.open_session(a_session("s2"), lease=LEASE)
-    with when_asked(monkeypatch, "lock_overdue", lambda *_: []):
+    with when_asked(monkeypatch, "lock_overdue_sessions", lambda *_: []):
         assert take(store, "s2", 1, ["limited"], lease=LEASE) == []
     assert len(take(store, "s2", 1, ["limited"], lease=LEASE)) == 1
 

@@ -251,7 +251,7 @@ def count_runs_left(
     """Compute how many more runs locked jobs may have: runs of live sessions count."""
     overdue = sorted({row.session for row in running if not row.alive})
     asked = {"space": tx.namespace, "boot": tx.epoch, "moment": tx.moment}
-    dead = {row.id for one in tx.send_in("lock_overdue", "holders", overdue, **asked) for row in one.rows}
+    dead = {row.id for one in tx.send_in("lock_overdue_sessions", "holders", overdue, **asked) for row in one.rows}
     selection.runs_left.update(limited)
     for row in running:
         if row.session not in dead:

@@ -111,7 +111,7 @@ def ask_for_work(
     named = functions if isinstance(functions, AbstractSet) else frozenset(functions)
     selection = Selection(named, limit, ahead, reserve, oldest)
     opening = tx.send(
-        "opening", session=session, space=tx.namespace, boot=tx.epoch, moment=tx.moment,
+        "read_claim_opening", session=session, space=tx.namespace, boot=tx.epoch, moment=tx.moment,
         now=tx.instant(), until=tx.instant(ahead),
     )  # fmt: skip
     if not opening.answered:
@@ -187,6 +187,6 @@ def prolong_session(tx: Transaction, session: str, lease: timedelta) -> None:
     mine: dict[str, Any] = {"session": session, "space": tx.namespace}
     tx.send("lock_session", **mine)
     tx.send(
-        "prolong", **mine, until=tx.lease_now + lease // _MICROSECOND, now=tx.now, boot=tx.epoch, moment=tx.moment,
+        "renew_claiming_session", **mine, until=tx.lease_now + lease // _MICROSECOND, now=tx.now, boot=tx.epoch, moment=tx.moment,
         expect=1, otherwise=not_alive(session),
     )  # fmt: skip

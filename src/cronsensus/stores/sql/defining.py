@@ -260,7 +260,7 @@ def _redefine_jobs(tx: Transaction, declared: Declared, rows: Sequence[AnyRow]) 
     )
     if not rows:
         return {}
-    asked = tx.send_in("beginnings", "ids", [row.id for row in rows])
+    asked = tx.send_in("era_beginnings", "ids", [row.id for row in rows])
     known = readable_eras(tx, rows)
     specs = readable_specs(tx, rows)
     began = last_eras(asked)
@@ -290,7 +290,7 @@ def _redefine_jobs(tx: Transaction, declared: Declared, rows: Sequence[AnyRow]) 
         found = tx.send_in("active_of_jobs", "ids", ids, space=tx.namespace, ruled=ruled)
         active = sorted(row.id for one in found for row in one.rows)
         tx.send_in("lock_runs", "ids", active, space=tx.namespace)
-        tx.send_in("rule_by_overlap", "ids", active, ruled=ruled)
+        tx.send_in("set_serial", "ids", active, ruled=ruled)
     return {row.name: changes_between(specs.get(row.id), declared.specs[row.name]) for row in rows}
 
 

@@ -87,7 +87,7 @@ def read_jobs(tx: Transaction, names: Sequence[str]) -> dict[str, Known]:
 
 def read_place(tx: Transaction) -> Place:
     """Read the store's identity, in a transaction on its own connection."""
-    [row] = tx.send_last("which_place")
+    [row] = tx.send_last("which_database")
     return Place(row.store, row.started, row.place)
 
 
@@ -323,7 +323,7 @@ class StepByStep(Plans):
         while True:
             jobs, place = self.find_jobs(items, anew=anew), self._find_place(anew=anew)
             answer = yield Statement(
-                self._dialect.query_alone("facts_in"), {"jobs": sorted(job.id for job in jobs.values())}
+                self._dialect.query_alone("definitions_in"), {"jobs": sorted(job.id for job in jobs.values())}
             )
             here = bool(answer.rows) and self._is_here(place, Place(answer.rows[0][0], 0, answer.rows[0][1]))
             if here and (anew or _are_fresh(jobs, answer)):

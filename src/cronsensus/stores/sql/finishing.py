@@ -81,7 +81,7 @@ class Ends:
         self._ended = tx.send_in("ended_runs", "tokens", tokens)
         tx.send_rows("close_runs", closed, one_each=True)
         tx.send_rows("retry_runs", failed, one_each=True)
-        tx.send_rows("again_runs", again, one_each=True)
+        tx.send_rows("snooze_runs", again, one_each=True)
         tx.send_rows("park_runs", parked, one_each=True)
         tx.send_rows("record_runs", ended)
 
@@ -142,8 +142,8 @@ def release_runs(tx: Transaction, claims: Sequence[Claim], found: Mapping[int, A
             back.append((min(row.due_at, tx.now + MOST_AHEAD // _MICROSECOND), row.id, row.token))
         ended.append(attempt_row(row, tx.now, "released"))
         answers.append(State.PENDING if row.cancel_reason is None else State.CANCELLED)
-    tx.send_rows("give_back_runs", back, one_each=True)
-    tx.send_rows("give_up_runs", cancelled, one_each=True)
+    tx.send_rows("release_runs", back, one_each=True)
+    tx.send_rows("cancel_released_runs", cancelled, one_each=True)
     tx.send_rows("record_runs", ended)
     return answers
 

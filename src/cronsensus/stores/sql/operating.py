@@ -247,7 +247,7 @@ def retry_occurrence(tx: Transaction, occurrence: int, *, by: str, why: str, aga
         retry_of=old.id,
     )
     [answer] = create_occurrences(tx, [new], [row.name])
-    tx.send("note_retry", occurrence=old.id, retry=answer.id)
+    tx.send("record_retry", occurrence=old.id, retry=answer.id)
     record(tx, by, "retry", row.name, why, occurrence=old.id, retry=answer.id)
     return answer
 

@@ -81,7 +81,7 @@ def forget_history(tx: Transaction, bygone: Bygone, before: datetime | None) -> 
     pause that owed nothing owes nothing later: the watermark only rises, and a new definition begins after it.
     """
     locked = tx.send_in("lock_with_eras", "ids", bygone.with_old_eras)
-    begun = tx.send_in("beginnings", "ids", bygone.with_old_eras)
+    begun = tx.send_in("era_beginnings", "ids", bygone.with_old_eras)
     tx.send_in("delete_pauses", "ids", bygone.pauses)
     found = {row.id: row for one in locked for row in one.rows}
     cuts: dict[int, int] = {}
@@ -93,7 +93,7 @@ def forget_history(tx: Transaction, bygone: Bygone, before: datetime | None) -> 
         if _rules_alone(found[era.job_id], era.since, tx.now, before):
             cuts[era.job_id] = max(era.since, cuts.get(era.job_id, era.since))
     moved = [(cut, job) for job, cut in sorted(cuts.items()) if firsts[job] < cut]
-    tx.send_rows("pass_eras", moved, one_each=True)
+    tx.send_rows("raise_over_deleted_eras", moved, one_each=True)
     for cut, job in moved:
         tx.send("delete_eras_before", job=job, moved=cut)
 
@@ -112,7 +112,7 @@ def forget_retired(tx: Transaction, ids: list[int]) -> None:
     Safe when one is defined at the same instant: its row is locked, and asked again whether it is retired.
     """
     locked = tx.send_in("lock_long_retired", "ids", ids, ended=tx.instant(-_YEAR))
-    kept_back = tx.send_in("kept_back", "ids", ids)
+    kept_back = tx.send_in("jobs_with_rows", "ids", ids)
     found = {row.id for one in locked for row in one.rows} - {row.job_id for one in kept_back for row in one.rows}
     for piece in pieces(sorted(found), tx.dialect.most_parameters):
         tx.send("delete_eras", ids=list(piece))

@@ -70,9 +70,9 @@ class Overdue:
 
 
 def _cancel_waiting(tx: Transaction, ids: Sequence[int]) -> None:
-    waiting = [row.id for one in tx.send_in("waiting_of", "jobs", ids, space=tx.namespace) for row in one.rows]
+    waiting = [row.id for one in tx.send_in("pending_of_retired", "jobs", ids, space=tx.namespace) for row in one.rows]
     tx.send_in("cancel_waiting", "ids", waiting, now=tx.now)
-    tx.send_in("wait_no_more", "ids", ids)
+    tx.send_in("clear_waiting_until", "ids", ids)
 
 
 def retire_all(tx: Transaction, rows: Sequence[AnyRow], retire_after: timedelta) -> None:
@@ -80,7 +80,7 @@ def retire_all(tx: Transaction, rows: Sequence[AnyRow], retire_after: timedelta)
     rows = tx.unreadable.keep_readable(rows, _with_revision, lambda row: f"job {row.name!r} cannot be retired, and")
     if not rows:
         return
-    asked = tx.send_in("beginnings", "ids", [row.id for row in rows])
+    asked = tx.send_in("era_beginnings", "ids", [row.id for row in rows])
     known = readable_eras(tx, rows)
     began = last_eras(asked)
     until = tx.now + retire_after // _MICROSECOND if retire_after > NO_DELAY else None

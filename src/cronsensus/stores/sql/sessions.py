@@ -93,7 +93,7 @@ def open_session(tx: Transaction, session: SessionSpec, lease: timedelta) -> dat
     mine: dict[str, Any] = {"session": session.id, "space": tx.namespace}
     tx.send("lock_session", **mine)
     tx.send(
-        "open_again", **mine, until=until, now=tx.now, boot=tx.epoch, moment=tx.moment, expect=1,
+        "renew_opened_session", **mine, until=until, now=tx.now, boot=tx.epoch, moment=tx.moment, expect=1,
         otherwise=LeaseLost(f"session {session.id} is dead for good; open one with a new id"),
     )  # fmt: skip
     return from_micros(tx.now)
@@ -108,7 +108,7 @@ def renew_session(tx: Transaction, session: str, lease: timedelta, idle_lease: t
     """
     mine: dict[str, Any] = {"session": session, "space": tx.namespace}
     tx.send("lock_session", **mine)
-    rows = tx.send("renewing", **mine, boot=tx.epoch, moment=tx.moment).rows
+    rows = tx.send("read_renewing_session", **mine, boot=tx.epoch, moment=tx.moment).rows
     now = from_micros(tx.now)
     if not rows or not rows[0].alive:
         beats, store = (rows[0].beats, rows[0].store) if rows else (0, _read_identity(tx))
@@ -314,8 +314,8 @@ def _decide_run(tx: Transaction, row: AnyRow, why: str, spec: JobSpec | None, *,
 
 
 def _write_taken(tx: Transaction, taken: Sequence[_Taken]) -> None:
-    tx.send_rows("take_back_runs", [row for run in taken for row in run.back])
-    tx.send_rows("cut_off_runs", [row for run in taken for row in run.closed])
+    tx.send_rows("requeue_cut_off_runs", [row for run in taken for row in run.back])
+    tx.send_rows("close_cut_off_runs", [row for run in taken for row in run.closed])
     tx.send_rows("record_runs", [run.ended for run in taken])
 
 

@@ -64,7 +64,7 @@ def take_lock(tx: Transaction, wanted: Wanted) -> LockGrant | None:
     held = {place: row.most for place, row in rows.items() if not _is_overdue(tx, wanted.name, row)}
     if len(held) >= _room_of(wanted, held.values()):
         if 0 not in held and rows[0].token == 0:
-            tx.send("leave_place", **named, place=0)
+            tx.send("delete_place", **named, place=0)
         return None
     place = next(place for place in range(wanted.limit) if place not in held)
     if place not in rows:
@@ -134,7 +134,7 @@ def break_lock(tx: Transaction, name: str, *, by: str, why: str) -> list[LockGra
         if row.held
     ]
     for grant in held:
-        tx.send("leave_place", space=tx.namespace, lock=name, place=grant.place)
+        tx.send("delete_place", space=tx.namespace, lock=name, place=grant.place)
     if held:
         record(tx, by, "break", name, why)
     return held

@@ -47,7 +47,7 @@ def ended_badly(tx: Transaction, since: datetime, after: int, limit: int) -> lis
 def list_decided(tx: Transaction, after: int, limit: int) -> list[LedgerRange]:
     """Return verdict ranges of all jobs, by id."""
     asked: dict[str, Any] = {} if after < 0 else {"after": after, "size": limit}
-    rows = tx.send_last("last_decided" if after < 0 else "decided", space=tx.namespace, **asked)
+    rows = tx.send_last("last_verdict" if after < 0 else "decided", space=tx.namespace, **asked)
     return tx.unreadable.keep_readable(rows, lambda row: ledger_range(row.job, row), lambda row: f"verdict {row.id}")
 
 
@@ -122,7 +122,7 @@ def _job_of(row: AnyRow) -> str:
 
 def list_runs(tx: Transaction, numbers: Sequence[int]) -> list[RunView]:
     """Return the attempts of occurrences, those of each together, oldest first, with the running one last."""
-    asked = tx.send_in("attempted", "ids", filter(is_id, numbers), space=tx.namespace)
+    asked = tx.send_in("occurrences_of_attempts", "ids", filter(is_id, numbers), space=tx.namespace)
     found = {row.id: row for one in asked for row in one.rows}
 
     def ended(run: AnyRow) -> RunView:

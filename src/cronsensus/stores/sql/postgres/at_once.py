@@ -199,7 +199,7 @@ def start_due(tx: Transaction, session: str, want: Want, definitions_by_name: di
     """
     moment = tx.moment
     taken = tx.send(
-        "take_due", space=tx.namespace, session=session, boot=tx.epoch, now=moment, moment=moment, begun=moment,
+        "claim_due", space=tx.namespace, session=session, boot=tx.epoch, now=moment, moment=moment, begun=moment,
         until=moment + want.ahead // _MICROSECOND, lease=moment + want.lease // _MICROSECOND,
         size=min(want.limit, MOST_PAGE_ROWS), known=list(definitions_by_name),
         floor=tx.dialect.floor_of_tokens(moment if isinstance(moment, int) else 0),

@@ -1,11 +1,11 @@
--- part: waiting
+-- part: is_pending
 o.namespace = :space AND o.state = 'pending' {listed}
 
 -- part: with_levels
 WITH RECURSIVE levels (level) AS (
-    SELECT (SELECT o.level FROM cronsensus_occurrences AS o WHERE {part: waiting} ORDER BY o.level DESC LIMIT 1)
+    SELECT (SELECT o.level FROM cronsensus_occurrences AS o WHERE {part: is_pending} ORDER BY o.level DESC LIMIT 1)
     UNION ALL
-    SELECT (SELECT o.level FROM cronsensus_occurrences AS o WHERE {part: waiting} AND o.level < levels.level
+    SELECT (SELECT o.level FROM cronsensus_occurrences AS o WHERE {part: is_pending} AND o.level < levels.level
         ORDER BY o.level DESC LIMIT 1)
     FROM levels WHERE levels.level IS NOT NULL
 )
@@ -18,13 +18,13 @@ levels
 -- part: levels [mysql]
 (
     SELECT o.level, min(o.due_at) AS earliest FROM cronsensus_occurrences AS o {index: pending}
-    WHERE {part: waiting}
+    WHERE {part: is_pending}
     GROUP BY o.namespace, o.state, o.level
 ) AS levels
 
 -- part: level_is_due
 levels.level IS NOT NULL AND (SELECT 1 FROM cronsensus_occurrences AS o
-    WHERE {part: waiting} AND o.level = levels.level AND o.due_at <= :until LIMIT 1) IS NOT NULL
+    WHERE {part: is_pending} AND o.level = levels.level AND o.due_at <= :until LIMIT 1) IS NOT NULL
 
 -- part: level_is_due [mysql]
 levels.earliest <= :until
@@ -38,23 +38,23 @@ ORDER BY levels.level DESC
 o.id, o.job_id, o.serial, o."key", o.origin, o.scheduled_for, o.due_at, o.attempt, o.crashes, o.failures,
 o.payload, o.level, o.parent, o.listed, o.created_at, o.note
 
--- part: head
+-- part: first_in_turn
 SELECT min(o.id) FROM cronsensus_occurrences AS o
 WHERE o.job_id = page.job_id AND o.serial = 1 AND o.finished_at IS NULL AND o.state = 'pending'
 
--- part: head [mysql]
+-- part: first_in_turn [mysql]
 SELECT o.id FROM cronsensus_occurrences AS o {index: serial}
 WHERE o.job_id = page.job_id AND o.serial = 1 AND o.finished_at IS NULL AND o.state = 'pending'
 ORDER BY o.job_id, o.serial, o.finished_at, o.state, o.id LIMIT 1
 
 -- part: job_and_turn
 j.id AS job, j.revision, j.digest, j.defined_at, j.function, j.concurrency,
-CASE WHEN page.serial = 1 THEN ({part: head}) END AS head,
+CASE WHEN page.serial = 1 THEN ({part: first_in_turn}) END AS head,
 CASE WHEN page.serial = 1 THEN (SELECT 1 FROM cronsensus_occurrences AS o {index: serial}
     WHERE o.job_id = page.job_id AND o.serial = 1 AND o.finished_at IS NULL AND o.state = 'running'
     LIMIT 1) END AS busy
 
--- name: opening
+-- name: read_claim_opening
 -- Read the session, whether anything has expired, and the priorities that have work due. MySQL does not seek by what comes from an outer row, but it groups by seeking. Race: nothing is kept out here; the session is locked and checked again before the commit, and of work that is gone by then nothing is found.
 {part: with_levels}
 SELECT s.node, CASE WHEN s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment THEN 1 ELSE 0 END AS alive,
@@ -74,7 +74,7 @@ SELECT page.*, {part: job_and_turn}
 FROM (
     SELECT {part: entry}
     FROM cronsensus_occurrences AS o {index: pending}
-    WHERE {part: waiting} AND o.due_at <= :until
+    WHERE {part: is_pending} AND o.due_at <= :until
         AND (o.expires_at IS NULL OR o.expires_at >= :now OR o.attempt > 0)
         AND o.level = (
             {part: with_levels}
@@ -122,7 +122,7 @@ FROM cronsensus_occurrences AS o {index: running}
 WHERE o.namespace = :space AND o.state = 'running' {listed} AND o.job_id IN :ids
 GROUP BY o.job_id, o.session;
 
--- name: lock_overdue
+-- name: lock_overdue_sessions
 -- Lock sessions whose lease ran out. Race: one may be renewing it in this moment; then its row is locked, and its runs count.
 SELECT s.id FROM cronsensus_sessions AS s
 WHERE s.namespace = :space AND s.id IN :holders AND s.ended_at IS NULL AND (s.epoch <> :boot OR s.lease_until <= :moment)
@@ -146,7 +146,7 @@ SET state = 'missed', reason = 'late', finished_at = given.ended
 {rows_last}
 WHERE o.id = given.occurrence AND 'pending' = coalesce(o.state, '');
 
--- name: prolong
+-- name: renew_claiming_session
 -- Set the lease of a session that takes work. Race: its end by another node; the statement before has locked the row, this one reads the clock after that, and nothing is committed unless the session lives.
 UPDATE cronsensus_sessions
 SET lease_until = :until, renewed_at = :now

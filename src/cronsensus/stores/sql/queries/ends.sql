@@ -42,7 +42,7 @@ SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_
 {rows_last}
 WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
--- name: again_runs
+-- name: snooze_runs
 -- rows: due bigint, new_reason text, new_note text, occurrence bigint, claim_token bigint
 -- Make occurrences pending again without counting the attempt: they only check a condition again later. They no longer expire. Race: as above.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
@@ -64,7 +64,7 @@ SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_
 {rows_last}
 WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
--- name: give_back_runs
+-- name: release_runs
 -- rows: due bigint, occurrence bigint, claim_token bigint
 -- Release occurrences whose attempt has not started: pending again. Race: a takeover; the condition compares the token, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
@@ -73,7 +73,7 @@ SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_
 {rows_last}
 WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
--- name: give_up_runs
+-- name: cancel_released_runs
 -- rows: new_reason text, ended bigint, occurrence bigint, claim_token bigint
 -- Cancel occurrences whose attempt has not started. Race: as above.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
@@ -81,7 +81,7 @@ SET state = 'cancelled', attempt = o.attempt - 1, reason = given.new_reason, fin
 {rows_last}
 WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
--- name: take_back_runs
+-- name: requeue_cut_off_runs
 -- rows: due bigint, new_crashes integer, new_reason text, occurrence bigint, claim_token bigint
 -- Make occurrences pending again whose attempt was cut off. Race: its end; the rows are locked, and the condition compares the token.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
@@ -90,7 +90,7 @@ SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_
 {rows_last}
 WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
--- name: cut_off_runs
+-- name: close_cut_off_runs
 -- rows: new_state text, new_crashes integer, new_reason text, ended bigint, occurrence bigint, claim_token bigint
 -- Close occurrences whose attempt was cut off. Race: as above.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}

@@ -1,21 +1,21 @@
 -- part: of_job
 (SELECT j.id FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.name = :job)
 
--- part: asked
+-- part: select_by_key
 SELECT o.id, o.job_id, o.state, o."key", o.origin, o.scheduled_for, o.due_at, o.attempt, o.crashes, o.failures, o.payload,
     o.finished_at, o.fingerprint, o.parent, o.listed, o.created_at, o.note
 FROM cronsensus_occurrences AS o {index: by_key}
 
 -- name: lock_named
 -- Lock what stands under keys of a job. Race: a claim, or an end; it comes before the lock or after the commit. Within a job the order of ids keeps two transactions from waiting for each other; over several jobs they may, and one of them is tried again. The job is locked by the statement before, so none is created meanwhile.
-{part: asked}
+{part: select_by_key}
 WHERE o.job_id = {part: of_job} AND o."key" IN :keys
 ORDER BY o.id
 {for_update};
 
 -- name: lock_asked
 -- Lock what stands under keys of several jobs. Race: as above.
-{part: asked}
+{part: select_by_key}
 WHERE o.job_id IN :ids AND o."key" IN :keys
 ORDER BY o.id
 {for_update};

@@ -29,7 +29,7 @@ SELECT o.id, o."key", o.state, o.origin, o.scheduled_for, o.priority, o.level, o
 FROM cronsensus_occurrences AS o
 WHERE o.id = (SELECT max(chain.id) FROM chain);
 
--- name: note_retry
+-- name: record_retry
 -- Note on an occurrence which one is its retry. Race: another retry; the job is locked, and it was asked after that whether there is one.
 UPDATE cronsensus_occurrences AS o {by_id}
 SET retried_as = :retry

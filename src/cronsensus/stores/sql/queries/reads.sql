@@ -57,7 +57,7 @@ WHERE v.id > :after
 ORDER BY v.id
 LIMIT :size;
 
--- name: last_decided
+-- name: last_verdict
 -- Read the last verdict range. Race: none.
 SELECT v.id, j.name AS job, v."first", v."last", v.state, v.reason, v."count" AS counted, v.decided_at
 FROM cronsensus_verdicts AS v
@@ -65,7 +65,7 @@ JOIN cronsensus_jobs AS j ON j.id = v.job_id AND j.namespace = :space
 ORDER BY v.id DESC
 LIMIT 1;
 
--- name: attempted
+-- name: occurrences_of_attempts
 -- Read the occurrences whose attempts are asked for, with what runs of them now. Race: an attempt ends between this and the next statement; both are of one snapshot, where the database has them.
 SELECT o.id, o.job_id, {part: job}, o."key", o.scheduled_for, o.state, o.attempt, o.token, o.session, o.node, o.started_at
 FROM cronsensus_occurrences AS o
