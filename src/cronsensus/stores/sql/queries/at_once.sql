@@ -1,3 +1,6 @@
+-- The usual steps of a job in one statement each, for PostgreSQL; if the step is not as usual, it writes nothing.
+-- Aliases: o: occurrences, j: jobs, s: sessions. Words in braces and `given` are explained in queries.py.
+
 -- part: is_pending
 o.namespace = :space AND o.state = 'pending' {listed}
 

@@ -1,3 +1,6 @@
+-- Batches: their items, their waking and their completion.
+-- Aliases: o: occurrences, b: the batch, j: jobs. Words in braces and `given` are explained in queries.py.
+
 -- part: batch_level
 3 * o.priority + 2
 

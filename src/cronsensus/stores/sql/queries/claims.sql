@@ -1,3 +1,6 @@
+-- Claiming work: candidates, limits, expiry, tokens and the start of runs.
+-- Aliases: o: occurrences, j: jobs, s: sessions. Words in braces and `given` are explained in queries.py.
+
 -- part: is_pending
 o.namespace = :space AND o.state = 'pending' {listed}
 

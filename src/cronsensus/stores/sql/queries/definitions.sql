@@ -1,3 +1,6 @@
+-- Definitions of jobs and their eras; retiring jobs.
+-- Aliases: o: occurrences, j: jobs, s: sessions, r and m: releases, e: eras. Words in braces and `given` are explained in queries.py.
+
 -- part: find_overdue
 SELECT j.id FROM cronsensus_jobs AS j
 WHERE j.namespace = :space AND j.waiting_until IS NOT NULL AND j.waiting_until <= :now

@@ -1,3 +1,6 @@
+-- Reports about runs: ends of attempts, released claims, progress and log lines.
+-- Aliases: o: occurrences, r: ended attempts, l: log lines. Words in braces and `given` are explained in queries.py.
+
 -- name: read_run
 -- Read whether a run is current, without a lock. Race: a takeover; the statement that records the run's end locks the row and checks again.
 SELECT o.state, o.token, o.session FROM cronsensus_occurrences AS o WHERE o.id = :occurrence AND o.namespace = :space;

@@ -1,3 +1,6 @@
+-- Enqueueing in a user's transaction.
+-- Aliases: o: occurrences, j: jobs, c: counters. Words in braces and `given` are explained in queries.py.
+
 -- name: enqueue_in [postgres]
 -- types: now bigint, rows json, store bigint, started bigint, place text, space text, channel text, patience text, sure boolean, latest bigint
 -- Create occurrences in a transaction of a user's, and notify nodes when it commits. It locks no job: it may stay open. Race: another open transaction has a key; the unique key of (job, key) lets this one wait for its end, for so long as it may, and where it commits nothing is written here. A job is retired or defined anew; nothing is written unless the definitions are those that were read, or were read a moment ago.

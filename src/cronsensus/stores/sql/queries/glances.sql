@@ -1,3 +1,6 @@
+-- Short rows of occurrences for lists: without arguments, result and error.
+-- Aliases: o: occurrences, j: jobs, v: verdict ranges, s: sessions. Words in braces and `given` are explained in queries.py.
+
 -- part: glance
 SELECT o.id, (SELECT j.name FROM cronsensus_jobs AS j WHERE j.id = o.job_id) AS job, o.job_id, o.state, o.scheduled_for,
     o.due_at, o.crashes, o.failures, o.node, o.reason, o.created_at, o.started_at, o.finished_at, o.parent, o.listed

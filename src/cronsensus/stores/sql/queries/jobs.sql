@@ -1,3 +1,6 @@
+-- Jobs: reading and locking them, their eras, pauses and verdicts.
+-- Aliases: o: occurrences, j: jobs, e: eras, p: pauses, v: verdict ranges. Words in braces and `given` are explained in queries.py.
+
 -- part: of_job
 (SELECT j.id FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.name = :job)
 

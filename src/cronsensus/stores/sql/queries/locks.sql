@@ -1,3 +1,6 @@
+-- Named locks. A lock has places, each with one holder.
+-- Aliases: l: places of locks, s: sessions. Words in braces and `given` are explained in queries.py.
+
 -- part: is_held
 l.epoch = :boot AND l.lease_until > :moment
     AND (l.session IS NULL OR EXISTS (SELECT 1 FROM cronsensus_sessions AS owner

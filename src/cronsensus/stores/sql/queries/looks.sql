@@ -1,3 +1,6 @@
+-- What a node reads in a round: due jobs, pending work, sessions.
+-- Aliases: o: occurrences, j: jobs, s: sessions, p: pauses. Words in braces and `given` are explained in queries.py.
+
 -- part: clock
 WITH RECURSIVE
 

@@ -1,3 +1,6 @@
+-- Claims by key (acquire), and what is needed for them.
+-- Aliases: o: occurrences, j: jobs, e: eras. Words in braces and `given` are explained in queries.py.
+
 -- part: of_job
 (SELECT j.id FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.name = :job)
 

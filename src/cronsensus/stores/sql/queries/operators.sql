@@ -1,3 +1,6 @@
+-- Acts of operators on occurrences: cancel and retry.
+-- Aliases: o: occurrences, j: jobs. Words in braces and `given` are explained in queries.py.
+
 -- name: lock_occurrence
 -- Lock an occurrence, and read the name of its job. Race: a claim, or an end; it comes before the lock or after the commit.
 SELECT o.id, o.state, o.cancel_reason, (SELECT j.name FROM cronsensus_jobs AS j WHERE j.id = o.job_id) AS job

@@ -1,3 +1,6 @@
+-- Carrying plans out: watermarks, new occurrences and verdicts.
+-- Aliases: o: occurrences, j: jobs. Words in braces and `given` are explained in queries.py.
+
 -- name: lock_jobs
 -- Lock jobs and read what plans rest on. Race: two nodes carry out plans of one job; they lock in the order of ids, so they wait for each other.
 SELECT j.id, j.revision, j.digest, j.defined_at, j.watermark, j.paused_at, j.retired_at

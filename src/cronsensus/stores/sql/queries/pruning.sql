@@ -1,3 +1,6 @@
+-- Pruning: finding and deleting old rows.
+-- Aliases: o: occurrences, j: jobs, r: retries, b: batches, v: verdict ranges, e: eras, p: pauses, s: sessions, t: trail, l: locks. Words in braces and `given` are explained in queries.py.
+
 -- part: prune_before
 coalesce(:before, :now - CASE WHEN j.keep < :least THEN :least WHEN j.keep > :most THEN :most ELSE j.keep END)
 

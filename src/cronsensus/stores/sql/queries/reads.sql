@@ -1,3 +1,6 @@
+-- Reads for programs and operators: occurrences, attempts, verdicts, logs, counts, the trail.
+-- Aliases: o: occurrences, j: jobs, v: verdict ranges, r: ended attempts, l: log lines, s: sessions, t: trail. Words in braces and `given` are explained in queries.py.
+
 -- part: job
 (SELECT j.name FROM cronsensus_jobs AS j WHERE j.id = o.job_id) AS job
 

@@ -1,3 +1,6 @@
+-- Rewinding a job: moving its watermark back.
+-- Aliases: j: jobs. Words in braces and `given` are explained in queries.py.
+
 -- name: rewind_job
 -- types: following bigint
 -- Take a job's schedule back. Race: a plan, or another rewind; the job is locked, the condition asks for what was seen, and the number of rows is checked.

@@ -1,3 +1,6 @@
+-- Sessions: opening, renewing and ending them; their runs and signs of life.
+-- Aliases: s: sessions, o: occurrences, j: jobs, r: releases, c: counters. Words in braces and `given` are explained in queries.py.
+
 -- part: run_with_job
 o.id, o.job_id, o."key", o.state, o.attempt, o.token, o.session, o.node, o.due_at, o.started_at, o.crashes,
 o.reserved, o.cancel_reason,
