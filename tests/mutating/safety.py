@@ -330,16 +330,16 @@ ARGUED: dict[str, str] = {
     "triggers/dst.py: ZonedClock.next_after: first > second → first >= second": (
         "where both passes have one offset there is no fold: nothing is found in it, and it ends before the start"
     ),
-    "triggers/dst.py: ZonedClock._forward.last_year: max(start.year, _LAST_LISTED_YEAR) → start.year": (
+    "triggers/dst.py: ZonedClock._next_outside_fold.last_year: max(start.year, _LAST_LISTED_YEAR) → start.year": (
         "what first comes after 400 years, and before 2500, would lie in gaps until then: no zone leaves out so many"
     ),
-    "triggers/dst.py: ZonedClock._forward: found.year > last_year → found.year >= last_year": (
+    "triggers/dst.py: ZonedClock._next_outside_fold: match.year > last_year → match.year >= last_year": (
         "what comes for the first time in the very last of 400 years came 400 years before"
     ),
-    "triggers/dst.py: ZonedClock._forward: found is None or found.year > last_year → (found is None)": (
+    "triggers/dst.py: ZonedClock._next_outside_fold: match is None or match.year > last_year → (match is None)": (
         "what has not come in 400 years never comes; it is looked for longer, up to the end of the calendar"
     ),
-    "triggers/dst.py: ZonedClock.count: max(seen, old_end) → old_end": (
+    "triggers/dst.py: ZonedClock.count: max(counted_until, old_end) → old_end": (
         "no zone changes twice in less than four days, and no fold is longer than one: each end is the later one"
     ),
 }

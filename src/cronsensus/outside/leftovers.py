@@ -96,10 +96,10 @@ class Leftovers:
     def _wait_for_next(self) -> None:
         """Wait for the next look; less, if a process of this host is gone meanwhile."""
         until = self._claims.clock.monotonic() + LOOK
-        while not self._closed and (left := until - self._claims.clock.monotonic()) > 0:
+        while not self._closed and (seconds_left := until - self._claims.clock.monotonic()) > 0:
             self._wake.clear()
-            self._wake.wait(min(left, GLANCE))
-            if any(self._claims.is_gone(other) for other in self._others):
+            self._wake.wait(min(seconds_left, GLANCE))
+            if any(self._claims.is_gone(session) for session in self._others):
                 return
 
     def _look_once(self) -> bool:
@@ -110,13 +110,17 @@ class Leftovers:
         received_at = clock.monotonic()
         self._absences = self._absences.update_absences(view, asked_at, received_at)
         self._others = tuple(holder for holder in view.holders if holder.id != self._claims.session)
-        gone = [other.id for other in self._others if self._claims.is_gone(other) or self._absences.is_gone(other.id)]
-        overdue = any(other.expires_in.total_seconds() <= 0 for other in self._others)
-        taken = store.reclaim(gone) if gone or overdue else []
-        waits = view.backlog
-        if (taken or waits) and (functions := self._functions()):
-            for held, ticket in self._claims.take_pending(functions, MOST):
-                self._take_over(held, ticket)
+        dead = [
+            session.id
+            for session in self._others
+            if self._claims.is_gone(session) or self._absences.is_gone(session.id)
+        ]
+        overdue = any(session.expires_in.total_seconds() <= 0 for session in self._others)
+        reclaimed = store.reclaim(dead) if dead or overdue else []
+        has_backlog = view.backlog
+        if (reclaimed or has_backlog) and (functions := self._functions()):
+            for owned, ticket in self._claims.take_pending(functions, MOST):
+                self._take_over(owned, ticket)
         if self._pruning.is_due():
             self._pruning.prune()
-        return bool(self._others or taken or waits)
+        return bool(self._others or reclaimed or has_backlog)

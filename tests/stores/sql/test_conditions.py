@@ -104,7 +104,10 @@ CASES = [
         [{"namespace": "theirs"}, ENDED, {"concurrency": 0}, {"shown": 1}, {"shown": 0}],
     ),
     Case("renew", "renew", _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED]),
-    Case("open again", "renew_opened_session", _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED, {"epoch": "other"}, LONG_OVERDUE]),
+    Case(
+        "open again", "renew_opened_session", _s, [SESSION, OVERDUE],
+        [*NOT_MINE, ENDED, {"epoch": "other"}, LONG_OVERDUE],
+    ),
     Case("session locked", "lock_session", _s, [SESSION, OVERDUE, {**SESSION, **ENDED}], NOT_MINE, FOR_UPDATE),
     Case("drain", "drain", _s, [SESSION], [*NOT_MINE, *NOT_ALIVE]),
     Case(
@@ -624,7 +627,8 @@ def test_a_statement_on_which_a_write_rests_locks_what_it_reads(case: Case) -> N
 
 
 READS = {
-    "occurrences_of_attempts", "attempts", "count_pending", "counts", "decided", "ended_badly", "ended_since", "eras", "eras_after",
+    "occurrences_of_attempts", "attempts", "count_pending", "counts", "decided", "ended_badly", "ended_since", "eras",
+    "eras_after",
     "definitions_in", "find_in", "has_schema", "job", "job_ids", "jobs", "last_glances", "last_verdicts",
     "last_whole_glances", "living_nodes", "log_lines",
     "needs_a_node", "newest_occurrences", "occurrence", "oldest_occurrences", "pauses", "running_glances", "specs",

@@ -110,7 +110,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredJob:
     """A definition as an application declares it."""
 
     spec: JobSpec
@@ -143,7 +143,7 @@ class DefiningVerbs(Handle):
 
     def _define_batch(
         self,
-        declared: Sequence[Declared],
+        declared: Sequence[DeclaredJob],
         complete: Sequence[str] | None,
         release: str,
         by: str,
@@ -318,16 +318,16 @@ def _encode_rewind(rewind: Rewind) -> list[Any]:
     ]  # fmt: skip
 
 
-def _check_specs(specs: Sequence[JobSpec]) -> dict[str, Declared]:
+def _check_specs(specs: Sequence[JobSpec]) -> dict[str, DeclaredJob]:
     """Check definitions.
 
     Raises:
         InvalidPayload: arguments are not JSON, or too large.
     """
-    declared: dict[str, Declared] = {}
+    declared: dict[str, DeclaredJob] = {}
     for spec in specs:
         payload = write_payload(spec.args, spec.kwargs, what=f"arguments of {spec.name!r}")
-        declared[spec.name] = Declared(spec, spec.digest, payload)
+        declared[spec.name] = DeclaredJob(spec, spec.digest, payload)
     return declared
 
 
@@ -357,7 +357,9 @@ def _is_instant(text: Any) -> bool:
     return isinstance(text, str) and re.fullmatch(r"-?\d{1,16}", text) is not None and is_sound(int(text))
 
 
-def _compare_definitions(look: Look, declared: Sequence[Declared], gone: Sequence[StoredJob]) -> dict[str, list[str]]:
+def _compare_definitions(
+    look: Look, declared: Sequence[DeclaredJob], gone: Sequence[StoredJob]
+) -> dict[str, list[str]]:
     did: dict[str, list[str]] = {each.name: [] for each in dataclasses.fields(DefineResult)}
     for definition in declared:
         name = definition.spec.name
@@ -374,7 +376,7 @@ def _compare_definitions(look: Look, declared: Sequence[Declared], gone: Sequenc
 # --- what is written --------------------------------------------------------------------------------------------------
 
 
-def _encode_created(definition: Declared, at: datetime) -> list[Any]:
+def _encode_created(definition: DeclaredJob, at: datetime) -> list[Any]:
     """Return a new job's name, fields, first era and next due time."""
     watermark = at
     trigger = definition.spec.trigger
@@ -388,7 +390,7 @@ def _encode_created(definition: Declared, at: datetime) -> list[Any]:
     return [definition.spec.name, list(fields), _era_text(era), to_micros_text(next_nominal((era,), watermark))]
 
 
-def _encode_changed(definition: Declared, stored: StoredJob, at: datetime) -> list[Any]:
+def _encode_changed(definition: DeclaredJob, stored: StoredJob, at: datetime) -> list[Any]:
     """Return a changed job: the values read, then the same as for a new job."""
     watermark = max(stored.watermark, at) if stored.retired else stored.watermark
     revision = stored.next_revision
@@ -398,7 +400,7 @@ def _encode_changed(definition: Declared, stored: StoredJob, at: datetime) -> li
     return [*_encode_seen(stored), list(fields), _era_text(era), to_micros_text(next_nominal(eras, watermark))]
 
 
-def _encode_moved(definition: Declared, stored: StoredJob) -> list[Any] | None:
+def _encode_moved(definition: DeclaredJob, stored: StoredJob) -> list[Any] | None:
     """Return the values read of an unchanged job and its due time under the zone rules; ``None``: it is the same."""
     trigger = definition.spec.trigger
     if trigger is None or not trigger.zones or not _is_instant(stored.stored_watermark):
@@ -429,7 +431,7 @@ def _encode_seen(stored: StoredJob) -> list[Any]:
     return [stored.number, stored.revision, stored.stored_watermark, stored.name]
 
 
-def _encode_fields(definition: Declared, revision: int, watermark: datetime, eras: tuple[Era, ...]) -> Iterator[str]:
+def _encode_fields(definition: DeclaredJob, revision: int, watermark: datetime, eras: tuple[Era, ...]) -> Iterator[str]:
     """Yield the fields of a revision and their values, alternately."""
     spec, policies = definition.spec, definition.spec.policies
     fields = {

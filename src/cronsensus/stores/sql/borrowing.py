@@ -39,23 +39,23 @@ def borrow_connection(given: Any, engine: Engine) -> Iterator[Connection]:
     Raises:
         UnsupportedTransaction: it is something else, of another database, or commits each statement by itself.
     """
-    theirs = through_sqlalchemy(given, _AWAIT)
-    if theirs is None and isinstance(given, getattr(engine.dialect.dbapi, "Connection", _NotOurs)):
-        theirs = OfSqlalchemy(alchemy.Connection(engine, connection=_NotOurs(given)), alchemy)
-    if theirs is None:
+    users_connection = through_sqlalchemy(given, _AWAIT)
+    if users_connection is None and isinstance(given, getattr(engine.dialect.dbapi, "Connection", _NotOurs)):
+        users_connection = OfSqlalchemy(alchemy.Connection(engine, connection=_NotOurs(given)), alchemy)
+    if users_connection is None:
         raise UnsupportedTransaction(_unusable_error(given, engine))
-    connection: alchemy.Connection = theirs.connection
+    connection: alchemy.Connection = users_connection.connection
     if connection.dialect.name != engine.dialect.name:
         raise UnsupportedTransaction(
             f"this connection leads to {connection.dialect.name}, and the store is {engine.dialect.name}: effects and "
             "result can commit together only in one database; give a connection to the store's own"
         )
-    if theirs.commits_each():
+    if users_connection.commits_each():
         raise UnsupportedTransaction(
             "this connection commits each statement by itself (autocommit), so the result would be recorded without "
             "the effects; begin a transaction first, and call run.complete_in() in it"
         )
-    with theirs.ready():
+    with users_connection.ready():
         yield Connection(connection, ours=False)
 
 
@@ -86,7 +86,7 @@ def overtaken_error(error: Exception) -> StoreBusy:
     )
 
 
-class Borrowed(Dialect):
+class BorrowingDialect(Dialect):
     """A dialect's statements, run through SQLAlchemy on any driver; nothing else of a transaction is ours here."""
 
     def __init__(self, own: Dialect, reading: Reading) -> None:
@@ -133,17 +133,19 @@ class Borrowed(Dialect):
         commit: bool,  # noqa: ARG002 - the caller commits
     ) -> None:
         """Run each statement by itself."""
-        theirs: alchemy.Connection = connection.driver
-        for one in queue:
-            lists: list[BindParameter[Any]] = [bindparam(name, expanding=True) for name in LIST.findall(one.query.text)]
-            statement = text(one.query.text).bindparams(*lists)
-            if one.given is not None:
-                rows = [{**one.values, **dict(zip(one.query.rows, row, strict=True))} for row in one.given]
-                one.receive_answer(NONE, sum(theirs.execute(statement, row).rowcount for row in rows))
+        connection_of_user: alchemy.Connection = connection.driver
+        for pending in queue:
+            lists: list[BindParameter[Any]] = [
+                bindparam(name, expanding=True) for name in LIST.findall(pending.query.text)
+            ]
+            statement = text(pending.query.text).bindparams(*lists)
+            if pending.given is not None:
+                rows = [{**pending.values, **dict(zip(pending.query.rows, row, strict=True))} for row in pending.given]
+                pending.receive_answer(NONE, sum(connection_of_user.execute(statement, row).rowcount for row in rows))
             else:
-                found = theirs.execute(statement, dict(one.values))
-                one.receive_answer(found.all() if found.returns_rows else NONE, found.rowcount)
-            one.require_count()
+                result = connection_of_user.execute(statement, dict(pending.values))
+                pending.receive_answer(result.all() if result.returns_rows else NONE, result.rowcount)
+            pending.require_count()
 
     def translate_error(self, error: Exception) -> CronsensusError | None:
         """Return what an error means."""
@@ -153,5 +155,5 @@ class Borrowed(Dialect):
 class _NotOurs(Kept):
     def cursor(self, *_: Any, **__: Any) -> Any:
         """Return a cursor that gives tuples, whatever the caller has asked for on the connection."""
-        found = wrap_driver(self.driver)
-        return self.driver.cursor() if found is None else found.open_cursor()
+        driver_kind = wrap_driver(self.driver)
+        return self.driver.cursor() if driver_kind is None else driver_kind.open_cursor()

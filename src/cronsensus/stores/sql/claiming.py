@@ -27,7 +27,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class StartedClaims:
     """Occurrences that are made running, in order, each under its token.
 
     Attributes:
@@ -79,7 +79,7 @@ class Taken:
 
 
 @dataclass(slots=True)
-class Looking:
+class PendingClaim:
     """What a claim has asked for and has not read yet.
 
     Attributes:
@@ -103,7 +103,7 @@ def ask_for_work(
     ahead: int = 0,
     reserve: int = 0,
     oldest: bool = False,
-) -> Looking:
+) -> PendingClaim:
     """Ask for work that is due now or within ``ahead`` (µs), without reading the answer.
 
     ``reserve``: how many entries more, to wait on their node for free slots. ``oldest``: whatever their class.
@@ -115,16 +115,16 @@ def ask_for_work(
         now=tx.instant(), until=tx.instant(ahead),
     )  # fmt: skip
     if not opening.answered:
-        return Looking(opening, first_page(tx, selection), selection, session, lease)
+        return PendingClaim(opening, first_page(tx, selection), selection, session, lease)
     # Without a network, the answer is here already, and tells the level.
     level = opening.rows[0].level if opening.rows else None
     page = None if level is None else first_page(tx, selection, level)
-    return Looking(opening, page, selection, session, lease)
+    return PendingClaim(opening, page, selection, session, lease)
 
 
 def claim_entries(
-    tx: Transaction, asked: Looking, *, holds_jobs: bool = False, part: Callable[[int], int] = int
-) -> Taken | None:
+    tx: Transaction, asked: PendingClaim, *, holds_jobs: bool = False, part: Callable[[int], int] = int
+) -> StartedClaims | None:
     """Claim the entries that were found; ``holds_jobs``: this transaction has locked jobs already.
 
     ``part`` returns how many of so many selected entries this node claims.
@@ -163,7 +163,7 @@ def expire_late(tx: Transaction) -> None:
     tx.send_rows("close_expired", [(tx.now, row.id) for row in late], one_each=True)
 
 
-def start_runs(tx: Transaction, selection: Selection, session: str, node: str, lease: timedelta) -> Taken:
+def start_runs(tx: Transaction, selection: Selection, session: str, node: str, lease: timedelta) -> StartedClaims:
     """Make pending occurrences running for ``session``, each under a new token; no attempt starts before it is due.
 
     Nothing is written unless the session lives; then its lease is set.
@@ -179,7 +179,7 @@ def start_runs(tx: Transaction, selection: Selection, session: str, node: str, l
         for place, row in enumerate(selection.chosen)
     ]
     tx.send_rows("start_runs", rows, one_each=True, session=session, node=node)
-    return Taken(selection, last, session, tx.now, tx.came_at)
+    return StartedClaims(selection, last, session, tx.now, tx.came_at)
 
 
 def prolong_session(tx: Transaction, session: str, lease: timedelta) -> None:
@@ -187,6 +187,6 @@ def prolong_session(tx: Transaction, session: str, lease: timedelta) -> None:
     mine: dict[str, Any] = {"session": session, "space": tx.namespace}
     tx.send("lock_session", **mine)
     tx.send(
-        "renew_claiming_session", **mine, until=tx.lease_now + lease // _MICROSECOND, now=tx.now, boot=tx.epoch, moment=tx.moment,
-        expect=1, otherwise=not_alive(session),
+        "renew_claiming_session", **mine, until=tx.lease_now + lease // _MICROSECOND, now=tx.now, boot=tx.epoch,
+        moment=tx.moment, expect=1, otherwise=not_alive(session),
     )  # fmt: skip

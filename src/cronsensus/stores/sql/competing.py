@@ -278,12 +278,12 @@ def _is_past_keep(row: AnyRow, spec: JobSpec, now: int) -> bool:
     return row.finished_at is not None and row.finished_at < now - spec.policies.keep // _MICROSECOND
 
 
-def _by_job(asked: Iterable[Pending]) -> dict[int, list[AnyRow]]:
-    found: dict[int, list[AnyRow]] = {}
-    for row in _rows_of(asked):
-        found.setdefault(row.job_id, []).append(row)
-    return found
+def _by_job(answers: Iterable[Pending]) -> dict[int, list[AnyRow]]:
+    rows_by_job: dict[int, list[AnyRow]] = {}
+    for row in _rows_of(answers):
+        rows_by_job.setdefault(row.job_id, []).append(row)
+    return rows_by_job
 
 
-def _rows_of(asked: Iterable[Pending]) -> list[AnyRow]:
-    return [row for one in asked for row in one.rows]
+def _rows_of(answers: Iterable[Pending]) -> list[AnyRow]:
+    return [row for answer in answers for row in answer.rows]

@@ -33,8 +33,8 @@ class LockedJobs:
 
     def read_rows(self) -> tuple[dict[int, AnyRow], dict[int, int]]:
         """Return the rows of jobs and the counts, by id."""
-        rows = {row.id: row for one in self._locked for row in one.rows}
-        return rows, {row.job_id: row.active for one in self._counted for row in one.rows}
+        rows = {row.id: row for answer in self._locked for row in answer.rows}
+        return rows, {row.job_id: row.active for answer in self._counted for row in answer.rows}
 
 
 def carry_out(
@@ -50,21 +50,21 @@ def carry_out(
     seen. Below that lies the unique key of (job, nominal time).
     """
     won = [False] * len(plans)
-    left = list(enumerate(plans))
-    while left:  # once, unless a job has several plans: each of those must find what the one before did
-        now: dict[int, tuple[int, Plan]] = {}
-        later: list[tuple[int, Plan]] = []
-        for place, plan in left:
-            if now.setdefault(plan.job_id, (place, plan)) != (place, plan):
-                later.append((place, plan))
+    remaining = list(enumerate(plans))
+    while remaining:  # once, unless a job has several plans: each of those must find what the one before did
+        current: dict[int, tuple[int, Plan]] = {}
+        next_round: list[tuple[int, Plan]] = []
+        for place, plan in remaining:
+            if current.setdefault(plan.job_id, (place, plan)) != (place, plan):
+                next_round.append((place, plan))
         rows, counts = locked.read_rows()
         active = {job: counts.get(job, 0) - ended.get(job, 0) for job in rows}
-        carried_out = _fire_some(tx, {job: plan for job, (_, plan) in now.items()}, rows, active, ahead)
-        for job, (place, _) in now.items():
+        carried_out = _fire_some(tx, {job: plan for job, (_, plan) in current.items()}, rows, active, ahead)
+        for job, (place, _) in current.items():
             won[place] = job in carried_out
-        left = later
-        if left:
-            locked, ended = LockedJobs(tx, (plan.job_id for _, plan in left)), _NONE
+        remaining = next_round
+        if remaining:
+            locked, ended = LockedJobs(tx, (plan.job_id for _, plan in remaining)), _NONE
     return won
 
 
@@ -73,16 +73,16 @@ def _fire_some(
 ) -> set[int]:
     """Carry out one plan each for some jobs; return the jobs of those that still held."""
     until = tx.now + ahead
-    held = {
+    current_jobs = {
         job: rows[job]
         for job, plan in plans.items()
         if job in rows and _is_plan_current(plan, rows[job], active[job], until)
     }
-    specs = specs_of(tx, held)
-    moved: list[tuple[Any, ...]] = []
+    specs = specs_of(tx, current_jobs)
+    watermark_rows: list[tuple[Any, ...]] = []
     created: list[New] = []
-    decided: list[tuple[Any, ...]] = []
-    for job, row in held.items():  # in the order given: it becomes the order of ids
+    verdict_rows: list[tuple[Any, ...]] = []
+    for job, row in current_jobs.items():  # in the order given: it becomes the order of ids
         plan, spec = plans[job], specs[job]
         if plan.cancel_previous:
             tx.send("cancel_pending", job=job, now=tx.now)
@@ -103,12 +103,12 @@ def _fire_some(
             )
             for planned in plan.occurrences
         ]
-        decided += [verdict_row(tx, job, verdict) for verdict in plan.verdicts]
-        moved.append((to_micros(plan.watermark), micros(plan.next_due), job, row.watermark, plan.revision))
-    tx.send_rows("move_watermarks", moved, one_each=True)
+        verdict_rows += [verdict_row(tx, job, verdict) for verdict in plan.verdicts]
+        watermark_rows.append((to_micros(plan.watermark), micros(plan.next_due), job, row.watermark, plan.revision))
+    tx.send_rows("move_watermarks", watermark_rows, one_each=True)
     insert_absent(tx, created)
-    tx.send_rows("insert_verdicts", decided)
-    return set(held)
+    tx.send_rows("insert_verdicts", verdict_rows)
+    return set(current_jobs)
 
 
 def _is_plan_current(plan: Plan, row: AnyRow, active: int, until: int) -> bool:

@@ -54,28 +54,28 @@ def spec_of(tx: Transaction, row: AnyRow) -> JobSpec:
 
 def specs_of(tx: Transaction, rows: Mapping[int, AnyRow]) -> dict[int, JobSpec]:
     """Return definitions by job id; one statement for those that are not known yet, none if all are."""
-    found: dict[int, JobSpec] = {}
+    specs: dict[int, JobSpec] = {}
     missing: list[int] = []
     for job, of in rows.items():
-        known = tx.definitions.specs.get(job, definition_of(of))
-        if known is None:
+        cached = tx.definitions.specs.get(job, definition_of(of))
+        if cached is None:
             missing.append(job)
         else:
-            found[job] = known
-    for row in [row for one in tx.send_in("specs", "ids", missing) for row in one.rows]:
+            specs[job] = cached
+    for row in [row for answer in tx.send_in("specs", "ids", missing) for row in answer.rows]:
         spec = read_spec(row.spec)
         tx.definitions.specs.put(row.id, definition_of(row), spec)
-        found[row.id] = spec
-    return found
+        specs[row.id] = spec
+    return specs
 
 
 def readable_specs(tx: Transaction, rows: Sequence[AnyRow]) -> dict[int, JobSpec]:
     """Return ``specs_of``, for verbs that write new ones; what cannot be read is not among them."""
-    found: dict[int, JobSpec] = {}
-    for row in [row for one in tx.send_in("specs", "ids", [row.id for row in rows]) for row in one.rows]:
+    specs: dict[int, JobSpec] = {}
+    for row in [row for answer in tx.send_in("specs", "ids", [row.id for row in rows]) for row in answer.rows]:
         with contextlib.suppress(StoreCorrupt):
-            found[row.id] = read_spec(row.spec)
-    return found
+            specs[row.id] = read_spec(row.spec)
+    return specs
 
 
 def eras_after(tx: Transaction, rows: Sequence[AnyRow]) -> dict[int, tuple[Era, ...]]:
@@ -84,15 +84,15 @@ def eras_after(tx: Transaction, rows: Sequence[AnyRow]) -> dict[int, tuple[Era, 
     The eras up to a definition never change, so they are kept; only the watermark moves on. ``rows`` are jobs, with
     ``id``, what names a definition, and ``watermark``.
     """
-    known = {row.id: tx.definitions.eras.get(row.id, definition_of(row)) for row in rows}
-    read: dict[int, list[Era]] = {job: [] for job, found in known.items() if found is None}
-    for era in [era for one in tx.send_in("eras_after", "ids", read) for era in one.rows]:
-        read[era.job_id].append(read_era(era))
+    eras_by_job = {row.id: tx.definitions.eras.get(row.id, definition_of(row)) for row in rows}
+    eras_read: dict[int, list[Era]] = {job: [] for job, eras in eras_by_job.items() if eras is None}
+    for era in [era for answer in tx.send_in("eras_after", "ids", eras_read) for era in answer.rows]:
+        eras_read[era.job_id].append(read_era(era))
     for row in rows:
-        if row.id in read:
-            known[row.id] = found = tuple(read[row.id])
-            tx.definitions.eras.put(row.id, definition_of(row), found)
-    return {row.id: holding_eras(known[row.id] or (), row.watermark) for row in rows}
+        if row.id in eras_read:
+            eras_by_job[row.id] = eras = tuple(eras_read[row.id])
+            tx.definitions.eras.put(row.id, definition_of(row), eras)
+    return {row.id: holding_eras(eras_by_job[row.id] or (), row.watermark) for row in rows}
 
 
 def readable_eras(tx: Transaction, rows: Sequence[AnyRow]) -> dict[int, tuple[Era, ...]]:
@@ -102,16 +102,16 @@ def readable_eras(tx: Transaction, rows: Sequence[AnyRow]) -> dict[int, tuple[Er
     except Exception as error:
         if not is_of_values(error):
             raise
-    found: dict[int, tuple[Era, ...]] = {}
+    eras: dict[int, tuple[Era, ...]] = {}
     for row in rows:
         try:
-            found |= eras_after(tx, [row])
+            eras |= eras_after(tx, [row])
         except Exception as error:
             if not is_of_values(error):
                 raise
             tx.unreadable.log_unreadable(f"what job {row.id} was before", error)
-            found[row.id] = ()
-    return found
+            eras[row.id] = ()
+    return eras
 
 
 def holding_eras(all_eras: tuple[Era, ...], watermark: int) -> tuple[Era, ...]:
@@ -137,10 +137,10 @@ def read_era(row: AnyRow) -> Era:
         raise no_definition("an era", error, row.trigger) from error
 
 
-def last_eras(asked: Iterable[Pending]) -> dict[int, int]:
+def last_eras(answers: Iterable[Pending]) -> dict[int, int]:
     """Return when the last era of each job began, by the answers to ``beginnings``."""
-    found: dict[int, int] = {}
-    for row in [row for one in asked for row in one.rows]:
+    last_since: dict[int, int] = {}
+    for row in [row for answer in answers for row in answer.rows]:
         if is_sound(row.since):
-            found[row.job_id] = max(row.since, found.get(row.job_id, row.since))
-    return found
+            last_since[row.job_id] = max(row.since, last_since.get(row.job_id, row.since))
+    return last_since

@@ -106,7 +106,7 @@ def insert_absent(tx: Transaction, rows: Sequence[New]) -> None:
     tx.send_rows("insert_occurrences", rows)
 
 
-class Standing(NamedTuple):
+class ExistingOccurrence(NamedTuple):
     """The occurrence under a key. Its arguments are read only where a caller chose the key."""
 
     id: int
@@ -129,11 +129,12 @@ class Keys:
             else:
                 self._asked += tx.send_in("find_keys", "keys", names, job=job)
 
-    def list_found(self) -> dict[Key, Standing]:
+    def list_found(self) -> dict[Key, ExistingOccurrence]:
         """Return what stands there, by the job's id and the key."""
         rows = [row for one in self._asked for row in one.rows]
         return {
-            (row.job_id, row.key): Standing(row.id, State(row.state), getattr(row, "payload", None)) for row in rows
+            (row.job_id, row.key): ExistingOccurrence(row.id, State(row.state), getattr(row, "payload", None))
+            for row in rows
         }
 
 

@@ -27,7 +27,7 @@ MOST_BATCHES = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Over:
+class OldRows:
     """What a prune is to delete."""
 
     occurrences: Sequence[AnyRow] = ()
@@ -54,7 +54,7 @@ def bounds_of(tx: Transaction, before: int | None, least: int = 0) -> dict[str, 
     return {"space": tx.namespace, "before": before, "now": tx.instant(), "least": least, "most": LATEST_MICROS}
 
 
-class Looking:
+class OldRowsSearch:
     """What ended long enough ago; asked for when this is made, and read when it is used."""
 
     def __init__(self, tx: Transaction, before: datetime | None, limit: int) -> None:
@@ -63,15 +63,15 @@ class Looking:
         self._limit = limit
         self._before = None if before is None else to_micros(before)
         [dependents] = tx.send("earliest_dependent", space=tx.namespace, never=LATEST_MICROS).rows
-        asked = {**bounds_of(tx, self._before), "waiting_since": dependents.created_at}
+        bounds = {**bounds_of(tx, self._before), "waiting_since": dependents.created_at}
         if tx.dialect.groups_by_seeking:  # it would walk over all that ever ended, and sort it, to find the first of it
-            self._old, self._ranges = tx.send("jobs_with_old", **asked), tx.send("jobs_with_old_ranges", **asked)
+            self._old, self._ranges = tx.send("jobs_with_old", **bounds), tx.send("jobs_with_old_ranges", **bounds)
         else:
-            self._old = tx.send("old_occurrences", **asked, size=limit)
-            self._ranges = tx.send("old_ranges", **asked, size=limit)
+            self._old = tx.send("old_occurrences", **bounds, size=limit)
+            self._ranges = tx.send("old_ranges", **bounds, size=limit)
         self._rest = _Rest(tx)
 
-    def read_over(self) -> Over:
+    def read_over(self) -> OldRows:
         """Return what there is."""
         if self._tx.dialect.groups_by_seeking:
             old = self._of_jobs(self._old, "old_of_job", self._limit)
@@ -79,17 +79,17 @@ class Looking:
         else:
             old = self._old.rows
             ranges = self._ranges.rows[: self._limit - len(old)]
-        return Over(old, ranges, self._rest.find_sessions(), self._rest.find_trail())
+        return OldRows(old, ranges, self._rest.find_sessions(), self._rest.find_trail())
 
-    def _of_jobs(self, jobs: Pending, question: str, limit: int) -> Sequence[AnyRow]:
-        found: list[AnyRow] = []
+    def _of_jobs(self, jobs: Pending, query: str, limit: int) -> Sequence[AnyRow]:
+        rows: list[AnyRow] = []
         for job in jobs.rows:
-            if len(found) >= limit:
+            if len(rows) >= limit:
                 break
-            more = {"passed": job.watermark} if question == "old_of_job" else {}
-            asked = {"before": self._before, "ended": job.ended, "needed_from": job.needed_from, **more}
-            found += self._tx.send(question, job=job.id, size=limit - len(found), **asked).rows
-        return found
+            watermark = {"passed": job.watermark} if query == "old_of_job" else {}
+            values = {"before": self._before, "ended": job.ended, "needed_from": job.needed_from, **watermark}
+            rows += self._tx.send(query, job=job.id, size=limit - len(rows), **values).rows
+        return rows
 
 
 class _Rest:
@@ -110,13 +110,13 @@ class _Rest:
         return [row.id for row in rows if is_sound(row.at) and row.at < before]
 
 
-def find_further(tx: Transaction) -> Over:
+def find_further(tx: Transaction) -> OldRows:
     """Return more sessions and entries of the trail that are over."""
-    rest = _Rest(tx)
-    return Over(sessions=rest.find_sessions(), trail=rest.find_trail())
+    queries = _Rest(tx)
+    return OldRows(sessions=queries.find_sessions(), trail=queries.find_trail())
 
 
-def prune_over(tx: Transaction, over: Over) -> Pruned:
+def prune_over(tx: Transaction, bygone: OldRows) -> Pruned:
     """Delete, and raise each job's horizon over what is deleted. It ends the transaction.
 
     Safe when two nodes prune at the same instant: deleting what is gone does nothing, and the UPDATE of a horizon only
@@ -125,20 +125,22 @@ def prune_over(tx: Transaction, over: Over) -> Pruned:
     them waits for what the other waits for.
     """
     horizons: dict[int, int] = {}
-    for row in (*over.occurrences, *over.ranges):
+    for row in (*bygone.occurrences, *bygone.ranges):
         if is_sound(row.last):
             horizons[row.job_id] = max(row.last, horizons.get(row.job_id, row.last))
     tx.send_in("lock_pruned_jobs", "ids", sorted(horizons))
     tx.send_rows("raise_horizons", [(last, job) for job, last in sorted(horizons.items())])
-    ids = [row.id for row in over.occurrences]
+    ids = [row.id for row in bygone.occurrences]
     tx.send_in("delete_logs", "ids", ids)
     tx.send_in("delete_runs", "ids", ids)
     deleted = tx.send_in("delete_final", "ids", ids)
-    deleted += tx.send_in("delete_ranges", "ids", [row.id for row in over.ranges])
-    tx.send_in("delete_sessions", "ids", over.sessions)
-    tx.send_in("delete_trail", "ids", over.trail)
+    deleted += tx.send_in("delete_ranges", "ids", [row.id for row in bygone.ranges])
+    tx.send_in("delete_sessions", "ids", bygone.sessions)
+    tx.send_in("delete_trail", "ids", bygone.trail)
     tx.commit()
-    return Pruned(sum(one.count for one in deleted), sum(row.needed for row in (*over.occurrences, *over.ranges)))
+    return Pruned(
+        sum(answer.count for answer in deleted), sum(row.needed for row in (*bygone.occurrences, *bygone.ranges))
+    )
 
 
 def delete_occurrences(tx: Transaction, ids: Sequence[int]) -> None:

@@ -26,7 +26,7 @@ BATCH_SIZE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Bygone:
+class OldHistory:
     """What may be forgotten, by id; of the eras the ids of their jobs, of the locks whether there are any."""
 
     with_old_eras: list[int] = field(default_factory=list)
@@ -46,22 +46,22 @@ class Bygone:
         return max(map(len, (self.with_old_eras, self.pauses, self.retired, self.releases))) >= BATCH_SIZE
 
 
-class Looking:
+class OldHistorySearch:
     """What may be forgotten; asked for when this is made, and read when it is used."""
 
     def __init__(self, tx: Transaction, before: datetime | None) -> None:
         """Ask."""
-        asked = bounds_of(tx, None if before is None else min(to_micros(before), tx.now - _DAY), _DAY)
+        bounds = bounds_of(tx, None if before is None else min(to_micros(before), tx.now - _DAY), _DAY)
         long_ago: dict[str, Any] = {"space": tx.namespace, "ended": tx.instant(-_YEAR), "size": BATCH_SIZE}
-        self._eras = tx.send("jobs_with_old_eras", **asked, size=BATCH_SIZE)
-        self._pauses = tx.send("old_pauses", **asked, size=BATCH_SIZE)
+        self._eras = tx.send("jobs_with_old_eras", **bounds, size=BATCH_SIZE)
+        self._pauses = tx.send("old_pauses", **bounds, size=BATCH_SIZE)
         self._retired = tx.send("long_retired", **long_ago)
         self._releases = tx.send("replaced_releases", **long_ago)
         self._locks = tx.send("any_lock_ran_out", space=tx.namespace, boot=tx.epoch, moment=tx.moment)
 
-    def read_bygone(self) -> Bygone:
+    def read_bygone(self) -> OldHistory:
         """Return what there is."""
-        return Bygone(
+        return OldHistory(
             _ids_of(self._eras),
             _ids_of(self._pauses),
             _ids_of(self._retired),
@@ -70,31 +70,31 @@ class Looking:
         )
 
 
-def _ids_of(found: Pending) -> list[int]:
-    return [row.id for row in found.rows]
+def _ids_of(pending: Pending) -> list[int]:
+    return [row.id for row in pending.rows]
 
 
-def forget_history(tx: Transaction, bygone: Bygone, before: datetime | None) -> None:
+def forget_history(tx: Transaction, bygone: OldHistory, before: datetime | None) -> None:
     """Delete eras and pauses, and raise horizon and watermark over the eras.
 
     Safe when a job is fired or defined at the same instant: its row is locked, and what it owes is asked again. A
     pause that owed nothing owes nothing later: the watermark only rises, and a new definition begins after it.
     """
-    locked = tx.send_in("lock_with_eras", "ids", bygone.with_old_eras)
-    begun = tx.send_in("era_beginnings", "ids", bygone.with_old_eras)
+    job_answers = tx.send_in("lock_with_eras", "ids", bygone.with_old_eras)
+    era_answers = tx.send_in("era_beginnings", "ids", bygone.with_old_eras)
     tx.send_in("delete_pauses", "ids", bygone.pauses)
-    found = {row.id: row for one in locked for row in one.rows}
-    cuts: dict[int, int] = {}
-    firsts: dict[int, int] = {}
-    for era in [row for one in begun for row in one.rows]:
-        if not is_sound(era.since) or era.job_id not in found:
+    jobs = {row.id: row for answer in job_answers for row in answer.rows}
+    first_kept_eras: dict[int, int] = {}
+    first_eras: dict[int, int] = {}
+    for era in [row for answer in era_answers for row in answer.rows]:
+        if not is_sound(era.since) or era.job_id not in jobs:
             continue
-        firsts[era.job_id] = min(era.since, firsts.get(era.job_id, era.since))
-        if _rules_alone(found[era.job_id], era.since, tx.now, before):
-            cuts[era.job_id] = max(era.since, cuts.get(era.job_id, era.since))
-    moved = [(cut, job) for job, cut in sorted(cuts.items()) if firsts[job] < cut]
-    tx.send_rows("raise_over_deleted_eras", moved, one_each=True)
-    for cut, job in moved:
+        first_eras[era.job_id] = min(era.since, first_eras.get(era.job_id, era.since))
+        if _rules_alone(jobs[era.job_id], era.since, tx.now, before):
+            first_kept_eras[era.job_id] = max(era.since, first_kept_eras.get(era.job_id, era.since))
+    to_cut = [(cut, job) for job, cut in sorted(first_kept_eras.items()) if first_eras[job] < cut]
+    tx.send_rows("raise_over_deleted_eras", to_cut, one_each=True)
+    for cut, job in to_cut:
         tx.send("delete_eras_before", job=job, moved=cut)
 
 
@@ -102,8 +102,8 @@ def _rules_alone(job: AnyRow, since: int, now: int, before: datetime | None) -> 
     """Whether an era began long enough ago, and what came before it owes nothing."""
     if not (is_sound(job.keep) and is_sound(job.watermark) and (job.next_due is None or is_sound(job.next_due))):
         return False
-    kept = now - max(job.keep, _DAY) if before is None else min(to_micros(before), now - _DAY)
-    return since < kept and (job.next_due is None or since <= job.watermark or since < job.next_due)
+    keep_bound = now - max(job.keep, _DAY) if before is None else min(to_micros(before), now - _DAY)
+    return since < keep_bound and (job.next_due is None or since <= job.watermark or since < job.next_due)
 
 
 def forget_retired(tx: Transaction, ids: list[int]) -> None:
@@ -112,9 +112,11 @@ def forget_retired(tx: Transaction, ids: list[int]) -> None:
     Safe when one is defined at the same instant: its row is locked, and asked again whether it is retired.
     """
     locked = tx.send_in("lock_long_retired", "ids", ids, ended=tx.instant(-_YEAR))
-    kept_back = tx.send_in("jobs_with_rows", "ids", ids)
-    found = {row.id for one in locked for row in one.rows} - {row.job_id for one in kept_back for row in one.rows}
-    for piece in pieces(sorted(found), tx.dialect.most_parameters):
+    with_rows = tx.send_in("jobs_with_rows", "ids", ids)
+    deletable = {row.id for answer in locked for row in answer.rows} - {
+        row.job_id for answer in with_rows for row in answer.rows
+    }
+    for piece in pieces(sorted(deletable), tx.dialect.most_parameters):
         tx.send("delete_eras", ids=list(piece))
         tx.send("delete_pauses_of", ids=list(piece))
         tx.send("delete_jobs", ids=list(piece), expect=len(piece))

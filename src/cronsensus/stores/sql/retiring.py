@@ -41,7 +41,7 @@ def _with_revision(row: AnyRow) -> AnyRow:
     return row
 
 
-class Overdue:
+class OverduePending:
     """What waits of retired jobs and is to be cancelled, asked for when this is made.
 
     It is what was kept for long enough; and what a transaction of a user's brought to a job that was retired while that
@@ -65,12 +65,14 @@ class Overdue:
         """
         kept = tx.send("lock_overdue_jobs", space=tx.namespace, now=tx.instant()).rows if self._kept.rows else ()
         late = tx.send_in("lock_definitions", "ids", [row.id for row in self._late.rows])
-        retired = [row.id for one in late for row in one.rows if row.retired_at is not None]
+        retired = [row.id for answer in late for row in answer.rows if row.retired_at is not None]
         _cancel_waiting(tx, [row.id for row in kept] + retired)
 
 
 def _cancel_waiting(tx: Transaction, ids: Sequence[int]) -> None:
-    waiting = [row.id for one in tx.send_in("pending_of_retired", "jobs", ids, space=tx.namespace) for row in one.rows]
+    waiting = [
+        row.id for answer in tx.send_in("pending_of_retired", "jobs", ids, space=tx.namespace) for row in answer.rows
+    ]
     tx.send_in("cancel_waiting", "ids", waiting, now=tx.now)
     tx.send_in("clear_waiting_until", "ids", ids)
 
@@ -80,26 +82,26 @@ def retire_all(tx: Transaction, rows: Sequence[AnyRow], retire_after: timedelta)
     rows = tx.unreadable.keep_readable(rows, _with_revision, lambda row: f"job {row.name!r} cannot be retired, and")
     if not rows:
         return
-    asked = tx.send_in("era_beginnings", "ids", [row.id for row in rows])
-    known = readable_eras(tx, rows)
-    began = last_eras(asked)
-    until = tx.now + retire_after // _MICROSECOND if retire_after > NO_DELAY else None
-    if until is None:
+    era_answers = tx.send_in("era_beginnings", "ids", [row.id for row in rows])
+    eras = readable_eras(tx, rows)
+    last_eras_since = last_eras(era_answers)
+    pending_kept_until = tx.now + retire_after // _MICROSECOND if retire_after > NO_DELAY else None
+    if pending_kept_until is None:
         _cancel_waiting(tx, [row.id for row in rows])
-    ranges: list[tuple[Any, ...]] = []
-    changes: list[tuple[Any, ...]] = []
-    new_eras: list[tuple[Any, ...]] = []
+    range_rows: list[tuple[Any, ...]] = []
+    job_rows: list[tuple[Any, ...]] = []
+    era_rows: list[tuple[Any, ...]] = []
     for row in rows:
         watermark = row.watermark if is_sound(row.watermark) else tx.now
         # Where the clock was set back, the last era begins later than now; until then the one before it holds.
-        since = max(tx.now, watermark, began.get(row.id, watermark))
-        undecided = undecided_until(known[row.id], from_micros(watermark), from_micros(since))
+        since = max(tx.now, watermark, last_eras_since.get(row.id, watermark))
+        undecided = undecided_until(eras[row.id], from_micros(watermark), from_micros(since))
         if undecided is not None:
-            ranges.append(verdict_row(tx, row.id, undecided))
+            range_rows.append(verdict_row(tx, row.id, undecided))
             watermark = to_micros(undecided.last)
         revision = row.revision + 1 if is_sound(row.revision) and 0 < row.revision < LARGEST_COUNT else 1
-        changes.append((tx.now, revision, since, watermark, until, row.id, row.revision))
-        new_eras.append((row.id, since, revision, None, None))
-    tx.send_rows("retire_jobs", changes, one_each=True)
-    tx.send_rows("insert_verdicts", ranges)
-    tx.send_rows("insert_further_eras", new_eras)
+        job_rows.append((tx.now, revision, since, watermark, pending_kept_until, row.id, row.revision))
+        era_rows.append((row.id, since, revision, None, None))
+    tx.send_rows("retire_jobs", job_rows, one_each=True)
+    tx.send_rows("insert_verdicts", range_rows)
+    tx.send_rows("insert_further_eras", era_rows)

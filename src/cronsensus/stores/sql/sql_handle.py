@@ -15,7 +15,7 @@ from cronsensus.model.job import check_name
 from cronsensus.model.ledger import CLOCK_SET_BACK
 from cronsensus.process.interrupts import Event
 from cronsensus.stores.base import Store
-from cronsensus.stores.clock_watch import BY_ITSELF, ClockWatch, Looked
+from cronsensus.stores.clock_watch import STORE_ACTOR, ClockReading, ClockWatch
 from cronsensus.stores.sql import version
 from cronsensus.stores.sql.blocked_takeovers import BlockedTakeovers
 from cronsensus.stores.sql.connection import Connection
@@ -136,16 +136,16 @@ class SqlHandle(Store):
         ``begin``: how to begin it, if not as usual for the dialect.
         """
         later = queued and self._dialect.sends_later
-        looks: list[Looked] = []
+        looks: list[ClockReading] = []
         after = self._dialect.monotonic()
         begins = None if later else begin or self._dialect.begin_write
         with self._in_transaction(begins, self._dialect.end_write) as tx:
 
             def compare() -> None:
-                looks.append(Looked(tx.now, after, self._dialect.monotonic()))
+                looks.append(ClockReading(tx.now, after, self._dialect.monotonic()))
                 back = self._clock_watch.compare_reading(looks[0])
                 if back is not None:
-                    record(tx, BY_ITSELF, CLOCK_SET_BACK, "", back.why, **back.details)
+                    record(tx, STORE_ACTOR, CLOCK_SET_BACK, "", back.why, **back.details)
 
             tx.on_clocks(compare)
             yield tx

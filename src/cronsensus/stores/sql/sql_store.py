@@ -141,7 +141,7 @@ class SqlStore(SqlHandle):
         return stepping.joined([self._step(session, part) for part in parts])
 
     @repeated
-    def _step_at_once(self, session: str, step: Step) -> stepping.Taken:
+    def _step_at_once(self, session: str, step: Step) -> stepping.WrittenStep:
         says = step.notes or step.ends or step.give_back or step.plans
         with self._write_transaction(queued=True, begin=None if says else self._dialect.begin_claim) as tx:
             return stepping.take_step(tx, session, step)
@@ -165,7 +165,7 @@ class SqlStore(SqlHandle):
             # The caller's transaction may read an old snapshot (repeatable read), and lines were written since. By now
             # no other lines of the run are on their way to the store.
             after = finishing.last_line(own, claim.id) if notes else 0
-        dialect = borrowing.Borrowed(self._dialect, reading)
+        dialect = borrowing.BorrowingDialect(self._dialect, reading)
         try:
             with self._errors_explained(), borrowing.borrow_connection(connection, engine) as theirs:
                 tx = Transaction(theirs, dialect, self.namespace, self._definitions)
@@ -311,7 +311,7 @@ class SqlStore(SqlHandle):
     @repeated
     def _lock(self, name: str, holder: str, *, ttl: timedelta, session: str | None, limit: int) -> LockGrant | None:
         """Take a lock; whether it is held is first read without the write lock."""
-        wanted = sql_locks.Wanted(name=name, holder=holder, ttl=ttl, session=session, limit=limit)
+        wanted = sql_locks.PlaceRequest(name=name, holder=holder, ttl=ttl, session=session, limit=limit)
         with self._glance_transaction() as tx:
             if sql_locks.is_taken(tx, wanted):
                 return None
@@ -378,8 +378,8 @@ class SqlStore(SqlHandle):
     def _prune(self, before: datetime | None, limit: int) -> Pruned:
         """Delete old rows; find them without the write lock."""
         with self._read_transaction(queued=True) as tx:
-            old_rows, waiting = pruning.Looking(tx, before, limit), retiring.Overdue(tx)
-            bygone = pruning_jobs.Looking(tx, before).read_bygone()
+            old_rows, waiting = pruning.OldRowsSearch(tx, before, limit), retiring.OverduePending(tx)
+            bygone = pruning_jobs.OldHistorySearch(tx, before).read_bygone()
             prunable, overdue = old_rows.read_over(), bool(waiting)
         deleted = Pruned()
         if not prunable.is_empty or overdue:
@@ -397,7 +397,7 @@ class SqlStore(SqlHandle):
                 pruning.prune_over(tx, prunable)
         return deleted
 
-    def _forget_bygone(self, bygone: pruning_jobs.Bygone, before: datetime | None) -> None:
+    def _forget_bygone(self, bygone: pruning_jobs.OldHistory, before: datetime | None) -> None:
         """Delete what is long over of jobs, each kind in a transaction of its own, because each locks other rows."""
         for _ in range(pruning.MOST_BATCHES):
             if bygone.is_empty:
@@ -417,7 +417,7 @@ class SqlStore(SqlHandle):
             if not bygone.has_more:
                 return
             with self._read_transaction(queued=True) as tx:
-                bygone = pruning_jobs.Looking(tx, before).read_bygone()
+                bygone = pruning_jobs.OldHistorySearch(tx, before).read_bygone()
 
     # --- reads --------------------------------------------------------------------------------------------------------
 

@@ -45,29 +45,29 @@ def parts_of(driver: BoundedConnection, pending: Pending, *, together: bool) -> 
 
 def split_packets(parts: Sequence[Part], *, together: bool) -> Iterator[Sequence[Part]]:
     """Cut statements into packets that a server takes; a statement and its guard stay together."""
-    some: list[Part] = []
+    packet: list[Part] = []
     length = 0
     for part in parts:
         full = not together or length + len(part.text) > MOST_CHARACTERS
-        if some and full and not part.guards:
-            yield some
-            some, length = [], 0
-        some.append(part)
+        if packet and full and not part.guards:
+            yield packet
+            packet, length = [], 0
+        packet.append(part)
         length += len(part.text)
-    if some:
-        yield some
+    if packet:
+        yield packet
 
 
-def rows_of(names: tuple[str, ...], found: Sequence[Sequence[Any]]) -> Sequence[Any]:
+def rows_of(names: tuple[str, ...], rows: Sequence[Sequence[Any]]) -> Sequence[Any]:
     """Return the rows of an answer, with columns by name and by place."""
-    return list(map(_maker(names), found)) if found else NONE
+    return list(map(_maker(names), rows)) if rows else NONE
 
 
 _maker = cache(row_maker)
 
 
 def _fill_values(driver: BoundedConnection, pending: Pending) -> str:
-    text, row, between = _templates_of(pending.query)
+    text, row, separator = _templates_of(pending.query)
     values = {
         name: f"({CLOCK} + {value.plus})" if isinstance(value, Moment) else literal_of(driver, value)
         for name, value in pending.values.items()
@@ -76,19 +76,19 @@ def _fill_values(driver: BoundedConnection, pending: Pending) -> str:
         return text % values
     names = pending.query.rows
     rows = [
-        row % {**values, **dict(zip(names, [literal_of(driver, value) for value in one], strict=True))}
-        for one in pending.given
+        row % {**values, **dict(zip(names, [literal_of(driver, value) for value in row_values], strict=True))}
+        for row_values in pending.given
     ]
     before, after = text.split(ROWS)
-    return before % values + between.join(rows) + after % values
+    return before % values + separator.join(rows) + after % values
 
 
 @cache
 def _templates_of(query: Query) -> tuple[str, str, str]:
-    text, row = (VALUE.sub(r"%(\1)s", one.replace("%", "%%")) for one in (query.text, query.row))
+    text, row = (VALUE.sub(r"%(\1)s", template.replace("%", "%%")) for template in (query.text, query.row))
     return text, row, " UNION ALL " if query.row.startswith("SELECT") else ", "
 
 
 def statements_in(text: str) -> list[str]:
     """Return the statements of a text of our own words."""
-    return [one for one in re.split(r"; ?", text) if one]
+    return [statement for statement in re.split(r"; ?", text) if statement]

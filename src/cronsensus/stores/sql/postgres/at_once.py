@@ -38,7 +38,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _NOW = timedelta(0)
 
 
-class Called(NamedTuple):
+class CachedItem(NamedTuple):
     """An item to enqueue, with its job's cached definition."""
 
     item: Item
@@ -47,7 +47,7 @@ class Called(NamedTuple):
     spec: JobSpec
 
 
-def only_item(definitions: Definitions, items: Sequence[Item]) -> Called | None:
+def only_item(definitions: Definitions, items: Sequence[Item]) -> CachedItem | None:
     """Return the only item that is enqueued, if it is due at once and its job is cached."""
     if len(items) != 1:
         return None
@@ -58,10 +58,10 @@ def only_item(definitions: Definitions, items: Sequence[Item]) -> Called | None:
     if item.parent is not None:
         return None
     spec = definitions.specs.get(*known)
-    return None if spec is None else Called(item, *known, spec)
+    return None if spec is None else CachedItem(item, *known, spec)
 
 
-def enqueue_one(tx: Transaction, called: Called) -> Enqueued | None:
+def enqueue_one(tx: Transaction, called: CachedItem) -> Enqueued | None:
     """Create an occurrence, and end the transaction; ``None``: nothing was written."""
     item = called.item
     priority = called.spec.policies.priority if item.priority is None else item.priority
@@ -169,7 +169,7 @@ def fire_one(tx: Transaction, session: str, plan: Plan, spec: JobSpec, want: Wan
     return Done(carried_out=(True,), claims=(claim,))
 
 
-class Taken(NamedTuple):
+class DueClaims(NamedTuple):
     """The result of a claim, and the claims that cannot be read and are released."""
 
     done: Done
@@ -191,7 +191,7 @@ def only_want(definitions: Definitions, step: Step) -> tuple[Want, dict[str, Job
     return (want, definitions_by_name) if definitions_by_name else None
 
 
-def start_due(tx: Transaction, session: str, want: Want, definitions_by_name: dict[str, JobSpec]) -> Taken | None:
+def start_due(tx: Transaction, session: str, want: Want, definitions_by_name: dict[str, JobSpec]) -> DueClaims | None:
     """Claim what is due; ``None``: the usual way is not possible, and nothing was written.
 
     The statement compares the definitions. The occurrence's own values can be read only after the claim: a claim that
@@ -222,7 +222,7 @@ def start_due(tx: Transaction, session: str, want: Want, definitions_by_name: di
             back.append(GiveBack(claim=_make_claim(row, specs[row.job_id], session)))
         else:
             claims.append(_make_claim(row, specs[row.job_id], session, payload))
-    return Taken(Done(claims=tuple(claims)), tuple(back))
+    return DueClaims(Done(claims=tuple(claims)), tuple(back))
 
 
 def _make_claim(row: AnyRow, spec: JobSpec, session: str, payload: Payload | None = None) -> Claim:

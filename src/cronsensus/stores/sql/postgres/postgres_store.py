@@ -14,7 +14,7 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Enqueued, Item
 from cronsensus.model.session import LockGrant
 from cronsensus.model.step import Done, Step, Want
-from cronsensus.stores.clock_watch import Looked
+from cronsensus.stores.clock_watch import ClockReading
 from cronsensus.stores.sql import sql_locks
 from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.dialect import TryAgain
@@ -153,7 +153,7 @@ class PostgresStore(PresenceStore):
                 return None  # the general way notices it in its first trip, and repeats
             self._notify_behind(tx)
             made = at_once.enqueue_one(tx, called)
-        look = Looked(tx.now, asked_at, self._dialect.monotonic())
+        look = ClockReading(tx.now, asked_at, self._dialect.monotonic())
         if self._clock_watch.compare_reading(look) is None:
             self._clock_watch.keep_reading(look)
         else:
@@ -202,7 +202,7 @@ class PostgresStore(PresenceStore):
 
     def _lock(self, name: str, holder: str, *, ttl: timedelta, session: str | None, limit: int) -> LockGrant | None:
         """Take a lock, usually in a single statement; see ``postgres_locks``."""
-        wanted = sql_locks.Wanted(name=name, holder=holder, ttl=ttl, session=session, limit=limit)
+        wanted = sql_locks.PlaceRequest(name=name, holder=holder, ttl=ttl, session=session, limit=limit)
         turn = one_statement.turn_of(*self._place, name)
         if self._is_pooled():  # behind a pooler each transaction needs its settings
             return None if self._is_locked(wanted) else self._lock_with_care(wanted, turn)
@@ -219,12 +219,12 @@ class PostgresStore(PresenceStore):
         return self._lock_with_care(wanted, turn)
 
     @repeated
-    def _is_locked(self, wanted: sql_locks.Wanted) -> bool:
+    def _is_locked(self, wanted: sql_locks.PlaceRequest) -> bool:
         with self._read_transaction() as tx:
             return sql_locks.is_taken(tx, wanted)
 
     @repeated
-    def _lock_with_care(self, wanted: sql_locks.Wanted, turn: int) -> LockGrant | None:
+    def _lock_with_care(self, wanted: sql_locks.PlaceRequest, turn: int) -> LockGrant | None:
         with self._write_transaction() as tx:
             driver_of(tx.connection).execute("SELECT pg_advisory_xact_lock(%s)", [turn], prepare=False)
             return sql_locks.take_lock(tx, wanted)

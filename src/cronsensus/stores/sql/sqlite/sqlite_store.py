@@ -96,7 +96,9 @@ class SqliteStore(SqlStore):
         with self._read_transaction() as own:
             reading = Reading(own.now, own.lease_now, own.epoch)
         with self._errors_explained(), borrowing.borrow_connection(given, self._engine) as theirs:
-            tx = Transaction(theirs, borrowing.Borrowed(self._dialect, reading), self.namespace, self._definitions)
+            tx = Transaction(
+                theirs, borrowing.BorrowingDialect(self._dialect, reading), self.namespace, self._definitions
+            )
             yield tx
             tx.flush()
 
