@@ -105,7 +105,10 @@ CASES = [
     ),
     Case("renew", "renew", _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED]),
     Case(
-        "open again", "renew_opened_session", _s, [SESSION, OVERDUE],
+        "open again",
+        "renew_opened_session",
+        _s,
+        [SESSION, OVERDUE],
         [*NOT_MINE, ENDED, {"epoch": "other"}, LONG_OVERDUE],
     ),
     Case("session locked", "lock_session", _s, [SESSION, OVERDUE, {**SESSION, **ENDED}], NOT_MINE, FOR_UPDATE),
