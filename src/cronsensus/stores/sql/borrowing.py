@@ -122,7 +122,7 @@ class BorrowingDialect(Dialect):
 
     def find_query(self, name: str) -> Query:
         """Return a statement of the dialect's database, for one row at a time."""
-        return self._own.query_alone(name)
+        return self._own.find_single_row_query(name)
 
     def send_statements(
         self,

@@ -259,7 +259,7 @@ class InOneStatement(Plans):
         keyed = _with_keys(items)
         is_keyed = any(item.key is not None for item in items)
         pieces = frozenset(name for name, is_used in (("keyed", is_keyed), ("notify", notify)) if is_used)
-        query = with_pieces(self._dialect.query_alone("enqueue_in"), pieces)
+        query = with_pieces(self._dialect.find_single_row_query("enqueue_in"), pieces)
         anew = False
         while True:
             jobs, place = self.find_jobs(items, anew=anew), self._find_place(anew=anew)
@@ -285,7 +285,7 @@ class InOneStatement(Plans):
         }
         found: dict[Key, ExistingOccurrence] = {}
         for job, keys in _by_job([item.place for item in keyed_items if item.place not in created]).items():
-            answer = yield Statement(self._dialect.query_alone("find_in"), {"job": job, "keys": keys})
+            answer = yield Statement(self._dialect.find_single_row_query("find_in"), {"job": job, "keys": keys})
             found |= _standing(job, answer)
         return self._answers(keyed_items, created, found, now)
 
@@ -330,7 +330,7 @@ class StepByStep(Plans):
         while True:
             jobs, place = self.find_jobs(items, anew=anew), self._find_place(anew=anew)
             answer = yield Statement(
-                self._dialect.query_alone("definitions_in"), {"jobs": sorted(job.id for job in jobs.values())}
+                self._dialect.find_single_row_query("definitions_in"), {"jobs": sorted(job.id for job in jobs.values())}
             )
             here = bool(answer.rows) and self._is_here(place, Place(answer.rows[0][0], 0, answer.rows[0][1]))
             if here and (anew or _are_fresh(jobs, answer)):
@@ -348,16 +348,16 @@ class StepByStep(Plans):
         may_wait = any(place in rows for place in with_own_key)
         bounded = self._patience is not None and self._patience < patience and may_wait
         if bounded:
-            yield Statement(self._dialect.query_alone("wait_at_most"), {"seconds": self._patience})
+            yield Statement(self._dialect.find_single_row_query("wait_at_most"), {"seconds": self._patience})
         try:
             created, duplicates = yield from self._insert_rows(list(rows.values()))
         except Exception:
             if bounded:  # the connection lives longer than this transaction, in a pool perhaps
                 with suppress(Exception):
-                    yield Statement(self._dialect.query_alone("wait_at_most"), {"seconds": patience})
+                    yield Statement(self._dialect.find_single_row_query("wait_at_most"), {"seconds": patience})
             raise
         if bounded:
-            yield Statement(self._dialect.query_alone("wait_at_most"), {"seconds": patience})
+            yield Statement(self._dialect.find_single_row_query("wait_at_most"), {"seconds": patience})
         if duplicates:  # the transaction's snapshot may be older than their rows
             found |= yield from self._find_in(duplicates)
             names = {job.id: name for name, job in jobs.items()}
@@ -384,7 +384,7 @@ class StepByStep(Plans):
         for job, keys in _by_job(places).items():
             for start in range(0, len(keys), self._dialect.most_parameters):
                 page = keys[start : start + self._dialect.most_parameters]
-                answer = yield Statement(self._dialect.query_alone("find_in"), {"job": job, "keys": page})
+                answer = yield Statement(self._dialect.find_single_row_query("find_in"), {"job": job, "keys": page})
                 found |= _standing(job, answer)
         return found
 
@@ -397,7 +397,7 @@ class StepByStep(Plans):
             try:
                 answer = yield Statement(self._dialect.find_query("insert_in"), {}, piece)
             except Exception as error:
-                if not _is_duplicate(error):
+                if not _is_duplicate_key_error(error):
                     raise
                 if len(piece) == 1:
                     duplicates += places
@@ -433,7 +433,7 @@ def _are_fresh(jobs: Mapping[str, CachedJob], answer: Answer) -> bool:
     )
 
 
-def _is_duplicate(error: Exception) -> bool:
+def _is_duplicate_key_error(error: Exception) -> bool:
     """Whether an error is MySQL's "duplicate entry", through any driver."""
     arguments = cause_of(error).args
     return bool(arguments) and arguments[0] == _DUPLICATE_ENTRY

@@ -64,7 +64,9 @@ class OldRowsSearch:
         self._before = None if before is None else to_micros(before)
         [dependents] = tx.send("earliest_dependent", space=tx.namespace, never=LATEST_MICROS).rows
         bounds = {**bounds_of(tx, self._before), "waiting_since": dependents.created_at}
-        if tx.dialect.groups_by_seeking:  # it would walk over all that ever ended, and sort it, to find the first of it
+        if (
+            tx.dialect.seeks_between_groups
+        ):  # it would walk over all that ever ended, and sort it, to find the first of it
             self._old, self._ranges = tx.send("jobs_with_old", **bounds), tx.send("jobs_with_old_ranges", **bounds)
         else:
             self._old = tx.send("old_occurrences", **bounds, size=limit)
@@ -73,7 +75,7 @@ class OldRowsSearch:
 
     def read_over(self) -> OldRows:
         """Return what there is."""
-        if self._tx.dialect.groups_by_seeking:
+        if self._tx.dialect.seeks_between_groups:
             old = self._of_jobs(self._old, "old_of_job", self._limit)
             ranges = self._of_jobs(self._ranges, "old_ranges_of_job", self._limit - len(old))
         else:

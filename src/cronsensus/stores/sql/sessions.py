@@ -170,7 +170,7 @@ def reclaim_session(
     session_values: dict[str, Any] = {"session": session, "space": tx.namespace}
     session_lock = tx.send("try_lock_session", **session_values, boot=tx.epoch, moment=tx.moment)
     # No run is locked without its session: of two nodes that reclaim at once, each would lock some of the runs.
-    if not tx.dialect.asks_before_locking and not session_lock.rows:
+    if not tx.dialect.evaluates_before_locking and not session_lock.rows:
         return []
     locked, runs_of_session = tx.send("try_lock_runs", **session_values), tx.send("held_runs", **session_values)
     if not session_lock.rows:

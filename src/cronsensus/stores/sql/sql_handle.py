@@ -122,7 +122,7 @@ class SqlHandle(Store):
         return self._definitions.unreadable.list_texts()
 
     def _note_opened(self, connection: Connection) -> Connection:
-        self._dialect.note_opened(connection)
+        self._dialect.prepare_connection(connection)
         return connection
 
     # --- transactions -------------------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class SqlHandle(Store):
 
         ``begin``: how to begin it, if not as usual for the dialect.
         """
-        later = queued and self._dialect.sends_later
+        later = queued and self._dialect.queues_statements
         looks: list[ClockReading] = []
         after = self._dialect.monotonic()
         begins = None if later else begin or self._dialect.begin_write
@@ -159,7 +159,7 @@ class SqlHandle(Store):
 
         A server ends transactions that stand still, so on a busy machine it may end a read that was too slow to go on.
         """
-        later = queued and self._dialect.sends_later
+        later = queued and self._dialect.queues_statements
         with self._in_transaction(None if later else self._dialect.begin_read, None, writes=False) as tx:
             yield tx
 
@@ -174,7 +174,7 @@ class SqlHandle(Store):
             connection = self._connections.acquire_connection()
             was_good = connection.was_good
             try:
-                if self._dialect.can_glance(connection):
+                if self._dialect.can_read_without_transaction(connection):
                     yield Transaction(connection, self._dialect, self.namespace, self._definitions, read=False)
                 else:
                     with connection.transaction():
@@ -187,7 +187,7 @@ class SqlHandle(Store):
                 raise
             except BaseException as error:
                 self._connections.throw_away(connection)
-                if was_good and isinstance(error, Exception) and self._dialect.is_cut(error):
+                if was_good and isinstance(error, Exception) and self._dialect.is_connection_error(error):
                     self._connections.forget_idle()
                     raise TryAgain(f"{self._where}: the connection was lost; try again") from error
                 raise
@@ -213,7 +213,7 @@ class SqlHandle(Store):
                     yield tx
                     tx.commit()
             except Exception as error:
-                if tx is None or not (tx.was_cut or (not writes and self._dialect.is_closed(error))):
+                if tx is None or not (tx.was_cut or (not writes and self._dialect.is_closed_by_server(error))):
                     raise
                 self._connections.forget_idle()
                 raise TryAgain(f"{self._where}: the connection was lost; try again") from error
@@ -240,7 +240,7 @@ class SqlHandle(Store):
                         connection.was_good = True
                     return connection, transaction.pop_all()
             except Exception as error:
-                if not was_good or not self._dialect.is_cut(error):
+                if not was_good or not self._dialect.is_connection_error(error):
                     raise
                 self._connections.forget_idle()
 

@@ -346,7 +346,7 @@ class SqlStore(SqlHandle):
                 notification = self._notify_behind(tx)
                 made = operating.enqueue_items(tx, items)
         except Exception as error:
-            if not self._dialect.is_duplicate(error):
+            if not self._dialect.is_duplicate_key_error(error):
                 raise
             raise TryAgain(f"{self._where}: others made the run of a key, again and again; try later") from error
         if notification is None or not notification.answered:

@@ -157,7 +157,7 @@ class Transaction:
 
     def _add(self, pending: Pending) -> None:
         self._queue.append(pending)
-        if not self.dialect.sends_later:
+        if not self.dialect.queues_statements:
             self.flush()
 
     def flush(self) -> None:
@@ -179,8 +179,8 @@ class Transaction:
         try:
             reading = self.dialect.send_statements(self.connection, queue, begin=begin, commit=commit)
         except Exception as error:
-            rested = bool(begin) and not commit and self.connection.was_good and self.dialect.is_cut(error)
-            self.was_cut = rested or self.dialect.is_unsent(error)
+            rested = bool(begin) and not commit and self.connection.was_good and self.dialect.is_connection_error(error)
+            self.was_cut = rested or self.dialect.is_error_before_commit(error)
             raise
         if begin:
             self.connection.was_good = True

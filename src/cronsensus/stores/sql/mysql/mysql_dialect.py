@@ -38,10 +38,10 @@ class MysqlDialect(Dialect):
     """The dialect of MySQL and MariaDB."""
 
     engine_url = "mysql+pymysql://"
-    groups_by_seeking = True
+    seeks_between_groups = True
     most_parameters = 1000
     most_characters = MOST_CHARACTERS
-    sends_later = True
+    queues_statements = True
 
     def __init__(self, url: MysqlUrl, clock: Clock | None) -> None:
         """Make a dialect for a database."""
@@ -77,7 +77,7 @@ class MysqlDialect(Dialect):
         """Begin, and read the clock. The next statement sees what another transaction commits meanwhile."""
         self._begin_transaction(connection, driver_of(connection).hold_rows() + self._write)
 
-    def begin_lent(self, connection: Connection) -> None:
+    def begin_for_user_code(self, connection: Connection) -> None:
         """Begin at the server's own isolation level, on which the code of a job may rely."""
         with driver_of(connection).cursor() as cursor:
             self._send_text(cursor, _WRITE)
@@ -123,29 +123,31 @@ class MysqlDialect(Dialect):
         """
         return reading.lease + round((self.monotonic() - reading.asked_at) * 1_000_000)
 
-    def can_glance(self, connection: Connection) -> bool:  # noqa: ARG002 - true for all
+    def can_read_without_transaction(self, connection: Connection) -> bool:  # noqa: ARG002 - true for all
         """Save the trips of START TRANSACTION and COMMIT."""
         return True
 
-    def is_gone(self, connection: Connection) -> bool:
+    def is_known_broken(self, connection: Connection) -> bool:
         """Whether the connection is known to be cut off."""
         return not driver_of(connection).open
 
-    def is_duplicate(self, error: Exception) -> bool:
+    def is_duplicate_key_error(self, error: Exception) -> bool:
         """Whether a unique key already has a row."""
-        return mysql_errors.is_duplicate(error)
+        return mysql_errors.is_duplicate_key_error(error)
 
-    def is_cut(self, error: Exception) -> bool:
+    def is_connection_error(self, error: Exception) -> bool:
         """Whether the connection is gone."""
-        return mysql_errors.is_cut(error)
+        return mysql_errors.is_connection_error(error)
 
-    def is_closed(self, error: Exception) -> bool:
+    def is_closed_by_server(self, error: Exception) -> bool:
         """Whether the connection was closed from the other side."""
-        return mysql_errors.is_cut(error) and not isinstance(error.__cause__ or error.__context__, TimeoutError)
+        return mysql_errors.is_connection_error(error) and not isinstance(
+            error.__cause__ or error.__context__, TimeoutError
+        )
 
-    def is_unsent(self, error: Exception) -> bool:
+    def is_error_before_commit(self, error: Exception) -> bool:
         """Whether the connection was closed before the packet with the COMMIT was started."""
-        return self.is_closed(error) and getattr(error, BEFORE_COMMIT, False)
+        return self.is_closed_by_server(error) and getattr(error, BEFORE_COMMIT, False)
 
     # --- statements by name -------------------------------------------------------------------------------------------
 
@@ -153,7 +155,7 @@ class MysqlDialect(Dialect):
         """Return a statement by its name."""
         return queries_of("mysql")[name]
 
-    def query_alone(self, name: str) -> Query:
+    def find_single_row_query(self, name: str) -> Query:
         """Return a statement that is run for a single row at a time."""
         return queries_of("mysql", single=True)[name]
 

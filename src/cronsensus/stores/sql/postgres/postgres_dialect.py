@@ -64,8 +64,8 @@ class PostgresDialect(Dialect):
     engine_url = "postgresql+psycopg://"
     most_parameters = 10_000
     most_rows = 5000
-    sends_later = True
-    asks_before_locking = True
+    queues_statements = True
+    evaluates_before_locking = True
 
     def __init__(self, url: PostgresUrl, clock: Clock | None) -> None:
         """Make a dialect for the tables of a schema."""
@@ -82,7 +82,7 @@ class PostgresDialect(Dialect):
             for pooled in (False, True)
         }
         self._local = [Part(compile_text(one), []) for one in connection_settings(url, local=True)]
-        self._begin_lent = f"{_WRITE}; {_NOT_IDLE_FOR_EVER}{asks}"
+        self._begin_for_user_code = f"{_WRITE}; {_NOT_IDLE_FOR_EVER}{asks}"
 
     @property
     def is_pooled(self) -> bool:
@@ -131,9 +131,9 @@ class PostgresDialect(Dialect):
         """Begin, and read the clock. The next statement sees what another transaction commits meanwhile."""
         self._begin_ours(connection, _WRITE)
 
-    def begin_lent(self, connection: Connection) -> None:
+    def begin_for_user_code(self, connection: Connection) -> None:
         """Begin with the server's own settings: the job's statements may take longer than ours, or need other plans."""
-        self._begin_and_look(connection, self._begin_lent)
+        self._begin_and_look(connection, self._begin_for_user_code)
 
     def _begin_ours(self, connection: Connection, text: str) -> None:
         driver = driver_of(connection)
@@ -155,7 +155,7 @@ class PostgresDialect(Dialect):
         """Roll back, and keep the prepared statements."""
         driver_of(connection).undo_to(text.encode())
 
-    def can_glance(self, connection: Connection) -> bool:
+    def can_read_without_transaction(self, connection: Connection) -> bool:
         """Save the trips of BEGIN and COMMIT; behind a pooler they are needed, for the settings."""
         return not driver_of(connection).pooled
 
@@ -209,23 +209,23 @@ class PostgresDialect(Dialect):
         """Return the host's steady clock, or the injected one."""
         return (self._clock or PATIENCE).monotonic()
 
-    def is_gone(self, connection: Connection) -> bool:
+    def is_known_broken(self, connection: Connection) -> bool:
         """Whether the connection is known to be cut off."""
         return driver_of(connection).closed
 
-    def is_duplicate(self, error: Exception) -> bool:
+    def is_duplicate_key_error(self, error: Exception) -> bool:
         """Whether a unique key already has a row."""
-        return postgres_errors.is_duplicate(error)
+        return postgres_errors.is_duplicate_key_error(error)
 
-    def is_cut(self, error: Exception) -> bool:
+    def is_connection_error(self, error: Exception) -> bool:
         """Whether the connection is gone."""
-        return postgres_errors.is_cut(error)
+        return postgres_errors.is_connection_error(error)
 
-    def is_closed(self, error: Exception) -> bool:
+    def is_closed_by_server(self, error: Exception) -> bool:
         """Whether the connection was closed from the other side."""
-        return self.is_cut(error) and not isinstance(error, NoAnswer)
+        return self.is_connection_error(error) and not isinstance(error, NoAnswer)
 
-    def is_unsent(self, error: Exception) -> bool:
+    def is_error_before_commit(self, error: Exception) -> bool:
         """Whether the connection was gone before everything was sent."""
         return isinstance(error, NotSent)
 
@@ -235,7 +235,7 @@ class PostgresDialect(Dialect):
         """Return a statement by its name."""
         return self._queries[name]
 
-    def query_alone(self, name: str) -> Query:
+    def find_single_row_query(self, name: str) -> Query:
         """Return a statement that is run for a single row at a time."""
         return queries_of("postgres", schema=self.url.schema, single=True)[name]
 

@@ -143,7 +143,7 @@ _WORDS = (
 )
 
 
-def is_cut(error: BaseException) -> bool:
+def is_connection_error(error: BaseException) -> bool:
     """Whether the connection is gone, so that whatever was not committed is gone with it."""
     code = error.sqlstate if isinstance(error, psycopg.Error) else None
     if code is None:
@@ -151,7 +151,7 @@ def is_cut(error: BaseException) -> bool:
     return code.startswith("08") or code in _CUT
 
 
-def is_duplicate(error: BaseException) -> bool:
+def is_duplicate_key_error(error: BaseException) -> bool:
     """Whether a unique key let another row in."""
     return isinstance(error, psycopg.errors.UniqueViolation)
 

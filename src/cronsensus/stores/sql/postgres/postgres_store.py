@@ -93,7 +93,11 @@ class PostgresStore(PresenceStore):
                 done = self._step_in_one_trip(session, step)
             except TryAgain as error:
                 cause, dialect = error.__cause__, self._postgres
-                unheard = isinstance(cause, Exception) and dialect.is_cut(cause) and not dialect.is_unsent(cause)
+                unheard = (
+                    isinstance(cause, Exception)
+                    and dialect.is_connection_error(cause)
+                    and not dialect.is_error_before_commit(cause)
+                )
                 if (step.plans or step.want) and unheard:
                     # It may have claimed, and a claim is not repeated: the caller reads what its session holds.
                     what = f"{self._where}: the connection was lost before a step was answered"

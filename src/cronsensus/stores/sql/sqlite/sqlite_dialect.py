@@ -69,7 +69,7 @@ class SqliteDialect(Dialect):
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
-    def note_opened(self, connection: Connection) -> None:
+    def prepare_connection(self, connection: Connection) -> None:
         """Note which file was opened."""
         file = self.url.path.stat()
         connection.info["file"] = (file.st_dev, file.st_ino)
