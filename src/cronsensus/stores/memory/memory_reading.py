@@ -41,12 +41,12 @@ class MaintenanceVerbs(Handle):
             if job.waiting_until is not None and job.waiting_until <= now:
                 self._space.cancel_waiting(job, now)
         deleted = needed = 0
-        held = min((row.created_at for row in self._parked_dependents()), default=None)
+        dependent_since = min((row.created_at for row in self._parked_dependents()), default=None)
         for job in self._space.jobs_by_id.values():
             kept = job.spec.policies.keep
-            needed_from = None if held is None else held - kept
-            gone = self._prune_job(job, before or now - kept, needed_from, limit - deleted, spare=before is None)
-            deleted, needed = deleted + gone, needed + gone.needed
+            needed_from = None if dependent_since is None else dependent_since - kept
+            pruned = self._prune_job(job, before or now - kept, needed_from, limit - deleted, spare=before is None)
+            deleted, needed = deleted + pruned, needed + pruned.needed
             if deleted >= limit:
                 break
         for session in [row for row in self._space.sessions.values() if row.ended_at is not None]:
@@ -71,25 +71,27 @@ class MaintenanceVerbs(Handle):
         Occurrences above the watermark stay, because their keys keep a later plan from creating them again.
         """
         old = (
-            self._space.occurrences[occurrence] for _, occurrence in takewhile(lambda one: one[0] < before, job.final)
+            self._space.occurrences[occurrence]
+            for _, occurrence in takewhile(lambda entry: entry[0] < before, job.final)
         )
         may_go = (row for row in old if self._may_go(row, before))
         rows = [*islice((row for row in may_go if not (spare and self._is_needed(row, needed_from))), limit)]
-        over = (entry for entry in job.ranges if entry.range.last < before)
-        gone = [
+        old_ranges = (entry for entry in job.ranges if entry.range.last < before)
+        ranges = [
             *islice(
-                (entry for entry in over if not (spare and _is_since(entry.range.last, needed_from))), limit - len(rows)
+                (entry for entry in old_ranges if not (spare and _is_since(entry.range.last, needed_from))),
+                limit - len(rows),
             )
         ]
         needed = sum(self._is_needed(row, needed_from) for row in rows)
-        needed += sum(_is_since(entry.range.last, needed_from) for entry in gone)
+        needed += sum(_is_since(entry.range.last, needed_from) for entry in ranges)
         for row in rows:
             self._space.delete_run(row)
-        ids = {entry.id for entry in gone}
+        ids = {entry.id for entry in ranges}
         job.ranges = [entry for entry in job.ranges if entry.id not in ids] if ids else job.ranges
         self._raise_horizon(job, [row.scheduled_for for row in rows if row.scheduled_for is not None])
-        self._raise_horizon(job, [one.range.last for one in gone])
-        return Pruned(len(rows) + len(gone), needed)
+        self._raise_horizon(job, [entry.range.last for entry in ranges])
+        return Pruned(len(rows) + len(ranges), needed)
 
     def _is_needed(self, row: OccurrenceRow, needed_from: datetime | None) -> bool:
         waited_for = row.scheduled_for is not None and _is_since(row.finished_at, needed_from)
@@ -111,13 +113,13 @@ class MaintenanceVerbs(Handle):
         """Delete the eras and pauses of a living job that were over by ``before`` and leave no time undecided."""
         if job.retired_at is not None:
             return
-        begun = [
+        passed_eras = [
             index
             for index, era in enumerate(job.eras)
             if era.since < before and self._owes_nothing_until(job, era.since)
         ]
-        if begun and begun[-1] > 0:
-            job.eras = job.eras[begun[-1] :]
+        if passed_eras and passed_eras[-1] > 0:
+            job.eras = job.eras[passed_eras[-1] :]
             self._raise_watermark(job, job.eras[0].since)
             self._raise_horizon(job, [job.eras[0].since])
         job.pauses = [
@@ -145,9 +147,11 @@ class MaintenanceVerbs(Handle):
             if self._is_forgettable(job, before):
                 space.forget_job(job)
         living = {session.spec.release for session in space.open.values()}
-        replaced = max((one for one in space.releases.values() if one.known_since < before), default=None)
+        replaced = max((release for release in space.releases.values() if release.known_since < before), default=None)
         space.releases = {
-            name: one for name, one in space.releases.items() if replaced is None or one >= replaced or name in living
+            name: release
+            for name, release in space.releases.items()
+            if replaced is None or release >= replaced or name in living
         }
         space.trail = [entry for entry in space.trail if entry.at >= before]
 

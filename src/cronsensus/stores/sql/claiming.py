@@ -108,8 +108,8 @@ def ask_for_work(
 
     ``reserve``: how many entries more, to wait on their node for free slots. ``oldest``: whatever their class.
     """
-    named = functions if isinstance(functions, AbstractSet) else frozenset(functions)
-    selection = Selection(named, limit, ahead, reserve, oldest)
+    function_set = functions if isinstance(functions, AbstractSet) else frozenset(functions)
+    selection = Selection(function_set, limit, ahead, reserve, oldest)
     opening = tx.send(
         "read_claim_opening", session=session, space=tx.namespace, boot=tx.epoch, moment=tx.moment,
         now=tx.instant(), until=tx.instant(ahead),
@@ -123,7 +123,7 @@ def ask_for_work(
 
 
 def claim_entries(
-    tx: Transaction, asked: PendingClaim, *, holds_jobs: bool = False, part: Callable[[int], int] = int
+    tx: Transaction, pending: PendingClaim, *, holds_jobs: bool = False, part: Callable[[int], int] = int
 ) -> StartedClaims | None:
     """Claim the entries that were found; ``holds_jobs``: this transaction has locked jobs already.
 
@@ -136,21 +136,21 @@ def claim_entries(
     Raises:
         LeaseLost: the session is not alive.
     """
-    found = asked.opening.rows
-    if not found or not found[0].alive:
-        raise not_alive(asked.session)
-    if found[0].late:
+    opening_rows = pending.opening.rows
+    if not opening_rows or not opening_rows[0].alive:
+        raise not_alive(pending.session)
+    if opening_rows[0].late:
         expire_late(tx)
-    selection = asked.selection
+    selection = pending.selection
     selection.counting = holds_jobs
     choose_entries(
         tx,
         selection,
-        asked.page.rows if asked.page else (),
-        [row.level for row in found if row.level is not None],
+        pending.page.rows if pending.page else (),
+        [row.level for row in opening_rows if row.level is not None],
     )
     del selection.chosen[part(len(selection.chosen)) :]
-    return start_runs(tx, selection, asked.session, found[0].node, asked.lease) if selection.chosen else None
+    return start_runs(tx, selection, pending.session, opening_rows[0].node, pending.lease) if selection.chosen else None
 
 
 def expire_late(tx: Transaction) -> None:
@@ -159,8 +159,8 @@ def expire_late(tx: Transaction) -> None:
     InnoDB also locks entries next to the range that was asked for: those of running occurrences. A transaction that
     goes on to wait for such a row would deadlock with the one that is recording its end.
     """
-    late = tx.send("lock_expired", space=tx.namespace, now=tx.now, size=MOST_EXPIRED_RUNS).rows
-    tx.send_rows("close_expired", [(tx.now, row.id) for row in late], one_each=True)
+    expired = tx.send("lock_expired", space=tx.namespace, now=tx.now, size=MOST_EXPIRED_RUNS).rows
+    tx.send_rows("close_expired", [(tx.now, row.id) for row in expired], one_each=True)
 
 
 def start_runs(tx: Transaction, selection: Selection, session: str, node: str, lease: timedelta) -> StartedClaims:
@@ -173,9 +173,9 @@ def start_runs(tx: Transaction, selection: Selection, session: str, node: str, l
     prolong_session(tx, session, lease)
     last = tx.take_tokens(len(selection.chosen))
     # The end of the attempt before may have been written since this transaction began.
-    now, most = tx.by_now, len(selection.chosen) - 1
+    now, last_place = tx.by_now, len(selection.chosen) - 1
     rows = [
-        (most - place, max(now, row.due_at), 1 if place >= selection.limit else None, row.id)
+        (last_place - place, max(now, row.due_at), 1 if place >= selection.limit else None, row.id)
         for place, row in enumerate(selection.chosen)
     ]
     tx.send_rows("start_runs", rows, one_each=True, session=session, node=node)
@@ -184,9 +184,9 @@ def start_runs(tx: Transaction, selection: Selection, session: str, node: str, l
 
 def prolong_session(tx: Transaction, session: str, lease: timedelta) -> None:
     """Lock a session and set its lease; nothing of the transaction is committed unless the session lives."""
-    mine: dict[str, Any] = {"session": session, "space": tx.namespace}
-    tx.send("lock_session", **mine)
+    session_values: dict[str, Any] = {"session": session, "space": tx.namespace}
+    tx.send("lock_session", **session_values)
     tx.send(
-        "renew_claiming_session", **mine, until=tx.lease_now + lease // _MICROSECOND, now=tx.now, boot=tx.epoch,
-        moment=tx.moment, expect=1, otherwise=not_alive(session),
+        "renew_claiming_session", **session_values, until=tx.lease_now + lease // _MICROSECOND, now=tx.now,
+        boot=tx.epoch, moment=tx.moment, expect=1, otherwise=not_alive(session),
     )  # fmt: skip

@@ -294,7 +294,7 @@ def _as_json(keyed: KeyedItem) -> dict[str, Any]:
     item = keyed.item
     return {
         "job": keyed.job.id,
-        "called": keyed.key,
+        "run_key": keyed.key,
         "priority": keyed.priority,
         "level": keyed.level,
         "delay": within_stores(item.delay // _MICROSECOND),

@@ -103,12 +103,12 @@ def texts_of(statement: Statement, *, takes_names: bool) -> Iterator[tuple[str, 
     if statement.rows is None:
         yield _spread_lists(query.text, values, takes_names=takes_names)
     elif query.row:  # all in one
-        between = " UNION ALL " if query.row.startswith("SELECT") else ", "
-        marked = []
+        separator = " UNION ALL " if query.row.startswith("SELECT") else ", "
+        row_texts = []
         for place, row in enumerate(statement.rows):
-            marked.append(VALUE.sub(lambda at, place=place: f":{at[1]}_{place}", query.row))  # type: ignore[misc]
+            row_texts.append(VALUE.sub(lambda at, place=place: f":{at[1]}_{place}", query.row))  # type: ignore[misc]
             values |= {f"{name}_{place}": value for name, value in zip(query.rows, row, strict=True)}
-        yield _for_driver(query.text.replace(ROWS, between.join(marked)), takes_names=takes_names), values
+        yield _for_driver(query.text.replace(ROWS, separator.join(row_texts)), takes_names=takes_names), values
     else:
         text = _for_driver(query.text, takes_names=takes_names)
         for row in statement.rows:
@@ -117,10 +117,10 @@ def texts_of(statement: Statement, *, takes_names: bool) -> Iterator[tuple[str, 
 
 def _spread_lists(text: str, values: dict[str, Any], *, takes_names: bool) -> tuple[str, Mapping[str, Any]]:
     for name in _lists_in(text):
-        listed = values.pop(name)
-        names = [f"{name}_{place}" for place in range(len(listed))]
-        values |= dict(zip(names, listed, strict=True))
-        text = re.sub(rf"\bIN :{name}\b", f"IN ({', '.join(f':{one}' for one in names)})", text)
+        values_of_list = values.pop(name)
+        names = [f"{name}_{place}" for place in range(len(values_of_list))]
+        values |= dict(zip(names, values_of_list, strict=True))
+        text = re.sub(rf"\bIN :{name}\b", f"IN ({', '.join(f':{place_name}' for place_name in names)})", text)
     return _for_driver(text, takes_names=takes_names), values
 
 
@@ -145,14 +145,14 @@ Plan = Generator[Statement, Answer, T]
 
 def run_plan(plan: Plan[T], execute: Callable[[Statement], Answer]) -> T:
     """Carry out a plan."""
-    found = next_of(plan, None)
-    while isinstance(found, Statement):
+    step = next_of(plan, None)
+    while isinstance(step, Statement):
         try:
-            answer: Answer | Exception = execute(found)
+            answer: Answer | Exception = execute(step)
         except Exception as error:  # noqa: BLE001 - the plan handles some, and lets the others through
             answer = error
-        found = next_of(plan, answer)
-    return found.value
+        step = next_of(plan, answer)
+    return step.value
 
 
 class End(NamedTuple, Generic[T]):
@@ -185,11 +185,13 @@ def wrap_connection(given: Any, verb: str) -> UsersConnection:
     Raises:
         UnsupportedTransaction: it is something else, or commits each statement by itself.
     """
-    found = through_sqlalchemy(given, f"await job.a{verb}(session, …)") or _through_django(given) or wrap_driver(given)
-    if found is None:
+    connection = (
+        through_sqlalchemy(given, f"await job.a{verb}(session, …)") or _through_django(given) or wrap_driver(given)
+    )
+    if connection is None:
         raise UnsupportedTransaction(_unusable_error(given, verb))
-    require_transaction(verb, commits_each=found.commits_each())
-    return found
+    require_transaction(verb, commits_each=connection.commits_each())
+    return connection
 
 
 def require_transaction(verb: str, *, commits_each: bool) -> None:

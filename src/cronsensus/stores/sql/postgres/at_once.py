@@ -52,30 +52,30 @@ def only_item(definitions: Definitions, items: Sequence[Item]) -> CachedItem | N
     if len(items) != 1:
         return None
     [item] = items
-    known = definitions.enqueued.get(item.job)
-    if known is None or item.due_at is not None or item.delay > _NOW or item.expires_in is not None:
+    cached = definitions.enqueued.get(item.job)
+    if cached is None or item.due_at is not None or item.delay > _NOW or item.expires_in is not None:
         return None
     if item.parent is not None:
         return None
-    spec = definitions.specs.get(*known)
-    return None if spec is None else CachedItem(item, *known, spec)
+    spec = definitions.specs.get(*cached)
+    return None if spec is None else CachedItem(item, *cached, spec)
 
 
-def enqueue_one(tx: Transaction, called: CachedItem) -> Enqueued | None:
+def enqueue_one(tx: Transaction, cached_item: CachedItem) -> Enqueued | None:
     """Create an occurrence, and end the transaction; ``None``: nothing was written."""
-    item = called.item
-    priority = called.spec.policies.priority if item.priority is None else item.priority
+    item = cached_item.item
+    priority = cached_item.spec.policies.priority if item.priority is None else item.priority
     key = new_id() if item.key is None else item.key
-    made = tx.send(
-        "enqueue_one", space=tx.namespace, job=called.job, called=item.job, definition=called.definition, now=tx.moment,
-        key=key, origin=item.origin.value, serial=int(is_serial(called.spec, item.origin)),
-        priority=priority, level=level_of(priority, item.origin), payload=payload_of(item, called.spec),
+    inserted = tx.send(
+        "enqueue_one", space=tx.namespace, job=cached_item.job, job_name=item.job, definition=cached_item.definition,
+        now=tx.moment, key=key, origin=item.origin.value, serial=int(is_serial(cached_item.spec, item.origin)),
+        priority=priority, level=level_of(priority, item.origin), payload=payload_of(item, cached_item.spec),
     )  # fmt: skip
     tx.commit()
-    if made.row is None:
+    if inserted.row is None:
         return None
-    at = from_micros(made.row.created_at)
-    return Enqueued(made.row.id, item.job, key, created=True, state=State.PENDING, created_at=at)
+    at = from_micros(inserted.row.created_at)
+    return Enqueued(inserted.row.id, item.job, key, created=True, state=State.PENDING, created_at=at)
 
 
 def only_end(step: Step) -> tuple[End, Final] | None:
@@ -106,9 +106,11 @@ def only_plan(tx: Transaction, step: Step, plan: Plan) -> tuple[Plan, JobSpec, W
     spec = tx.definitions.specs.get(plan.job_id, plan.definition) if plan.definition else None
     if spec is None or spec.function not in want.functions or spec.policies.concurrency is not None:
         return None
-    alone = plan.active_seen == 0 or spec.policies.overlap == "allow"
-    usual = len(plan.occurrences) == len(plan.awake) == 1 and not plan.verdicts and not plan.cancel_previous and alone
-    return (plan, spec, want) if usual else None
+    is_only_run = plan.active_seen == 0 or spec.policies.overlap == "allow"
+    is_usual = (
+        len(plan.occurrences) == len(plan.awake) == 1 and not plan.verdicts and not plan.cancel_previous and is_only_run
+    )
+    return (plan, spec, want) if is_usual else None
 
 
 def was_closed(driver: psycopg.Connection[Any]) -> bool:
@@ -173,7 +175,7 @@ class DueClaims(NamedTuple):
     """The result of a claim, and the claims that cannot be read and are released."""
 
     done: Done
-    back: tuple[GiveBack, ...]
+    unreadable: tuple[GiveBack, ...]
 
 
 def only_want(definitions: Definitions, step: Step) -> tuple[Want, dict[str, JobSpec]] | None:
@@ -198,31 +200,31 @@ def start_due(tx: Transaction, session: str, want: Want, definitions_by_name: di
     cannot be read is released.
     """
     moment = tx.moment
-    taken = tx.send(
+    claimed = tx.send(
         "claim_due", space=tx.namespace, session=session, boot=tx.epoch, now=moment, moment=moment, begun=moment,
         until=moment + want.ahead // _MICROSECOND, lease=moment + want.lease // _MICROSECOND,
         size=min(want.limit, MOST_PAGE_ROWS), known=list(definitions_by_name),
         floor=tx.dialect.floor_of_tokens(moment if isinstance(moment, int) else 0),
     )  # fmt: skip
     try:
-        rows = taken.rows
+        rows = claimed.rows
     except DivisionByZero:  # the session has ended
         return None
     if not rows or not rows[0].usual:
         return None
     specs = {int(name.partition(" ")[0]): spec for name, spec in definitions_by_name.items()}
     claims: list[Claim] = []
-    back: list[GiveBack] = []
+    unreadable: list[GiveBack] = []
     for row in rows:
         if row.id is None:  # nothing is due, or others have locked all of it
             continue
         try:
             payload = read_claimed(row)
         except READING_RAISES:
-            back.append(GiveBack(claim=_make_claim(row, specs[row.job_id], session)))
+            unreadable.append(GiveBack(claim=_make_claim(row, specs[row.job_id], session)))
         else:
             claims.append(_make_claim(row, specs[row.job_id], session, payload))
-    return DueClaims(Done(claims=tuple(claims)), tuple(back))
+    return DueClaims(Done(claims=tuple(claims)), tuple(unreadable))
 
 
 def _make_claim(row: AnyRow, spec: JobSpec, session: str, payload: Payload | None = None) -> Claim:

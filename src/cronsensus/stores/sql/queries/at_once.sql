@@ -86,11 +86,11 @@ SELECT unchanged.now, new_run.id, new_run.token,
 FROM unchanged LEFT JOIN new_run ON TRUE;
 
 -- name: enqueue_one [postgres]
--- types: job bigint, called text, definition text, key text, origin text, serial smallint, priority integer, level bigint, payload text, now bigint
+-- types: job bigint, job_name text, definition text, key text, origin text, serial smallint, priority integer, level bigint, payload text, now bigint
 -- Create an occurrence that is due now. Race: another caller has the key; the unique key of (job, key) admits only one, and where it stands already nothing is written. The job is retired or defined anew in this moment; it is not locked, because the key may be in a transaction of a user's that stays open, so a run of the old definition may be made, and that of a retired job is cancelled later.
 WITH unchanged_job AS MATERIALIZED (
     SELECT j.id FROM cronsensus_jobs AS j
-    WHERE j.id = :job AND j.namespace = :space AND j.name = :called AND j.retired_at IS NULL
+    WHERE j.id = :job AND j.namespace = :space AND j.name = :job_name AND j.retired_at IS NULL
         AND concat(j.digest, ':', j.revision, ':', j.defined_at) = :definition
 ),
 clock AS MATERIALIZED (SELECT unchanged_job.id, :now AS now FROM unchanged_job)

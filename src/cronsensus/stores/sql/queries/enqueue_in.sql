@@ -10,7 +10,7 @@ WITH clock AS MATERIALIZED (
 ),
 requested AS MATERIALIZED (
     SELECT * FROM json_to_recordset(:rows) AS given_row
-        (job bigint, called text, priority integer, level bigint, delay bigint, due bigint, expires bigint, payload text, definition text)
+        (job bigint, run_key text, priority integer, level bigint, delay bigint, due bigint, expires bigint, payload text, definition text)
 ),
 facts AS MATERIALIZED (
     SELECT clock.now, clock.patience,
@@ -24,12 +24,12 @@ facts AS MATERIALIZED (
 created AS (
     INSERT INTO cronsensus_occurrences (namespace, job_id, "key", origin, state, serial, priority, level, due_at, expires_at,
         attempt, crashes, failures, token, created_at, payload)
-    SELECT :space, requested.job, requested.called, 'enqueue', 'pending', 0, requested.priority, requested.level,
+    SELECT :space, requested.job, requested.run_key, 'enqueue', 'pending', 0, requested.priority, requested.level,
         least(coalesce(requested.due, facts.now + requested.delay), :latest),
         least(coalesce(requested.due, facts.now + requested.delay) + requested.expires, :latest),
         0, 0, 0, 0, facts.now, requested.payload
     FROM facts CROSS JOIN requested WHERE facts.here AND facts.fresh
-    ORDER BY requested.job, requested.called
+    ORDER BY requested.job, requested.run_key
     {absent: job_id, key}
     RETURNING id, job_id, "key"{also notify: , (SELECT pg_notify(:channel, ''))}
 )
