@@ -16,7 +16,14 @@ from cronsensus.lock.acquiring import aacquire, acquire
 from cronsensus.lock.backend import LockBackend, LockRequest
 from cronsensus.lock.lease import Lease, Lost
 from cronsensus.lock.opening import Where, backend_of
-from cronsensus.lock.options import OPTIONS, read_limit, read_stop, read_timeout, read_ttl, unknown_here
+from cronsensus.lock.options import (
+    OPTIONS,
+    read_limit,
+    read_on_store_loss,
+    read_timeout,
+    read_ttl,
+    unknown_option_error,
+)
 from cronsensus.lock.ownership import (
     Kind,
     OwnedLease,
@@ -90,7 +97,7 @@ class Lock:
         **unknown: Never,
     ) -> None:
         for option in unknown:
-            raise unknown_here(option, OPTIONS, "Lock")
+            raise unknown_option_error(option, OPTIONS, "Lock")
         self.name: str = check_name(name, what="lock name")
         self._request = LockRequest(
             name=self.name, ttl=read_ttl(ttl, renew=renew), limit=read_limit(limit), renew=renew, bound=False
@@ -98,7 +105,7 @@ class Lock:
         self._bound = replace(self._request, bound=True)
         self._blocking = blocking
         self._patience = read_timeout(blocking_timeout)
-        self._backend = backend_of(where, namespace, stop=read_stop(on_store_loss))
+        self._backend = backend_of(where, namespace, stop=read_on_store_loss(on_store_loss))
         if limit != 1 and isinstance(where, (list, tuple)):
             raise InvalidOption(f"limit={limit}: a majority of masters locks for one holder; use one store for several")
         self._owned = OwnedLeases()
@@ -215,7 +222,7 @@ class Lock:
         unknown: Mapping[str, object] = _NOTHING,
     ) -> float | None:
         for option in unknown:
-            raise unknown_here(option, {"blocking", "blocking_timeout"}, "acquire")
+            raise unknown_option_error(option, {"blocking", "blocking_timeout"}, "acquire")
         if not isinstance(blocking, (bool, NoneType)):
             raise InvalidOption(
                 f"blocking={blocking!r}: True or False; for how long to wait is said by blocking_timeout='5s'"

@@ -16,7 +16,7 @@ from typing import Any
 from cronsensus.errors import InvalidTrigger
 from cronsensus.timing.durations import Duration
 from cronsensus.timing.instants import as_utc, to_micros
-from cronsensus.triggers.bounds import bounds_in_words, bounds_to_json, read_duration, shown
+from cronsensus.triggers.bounds import bounds_in_words, bounds_to_json, quoted, read_duration
 from cronsensus.triggers.zones import at_wall
 
 ZERO = timedelta(0)
@@ -204,7 +204,7 @@ def any_of(*triggers: Trigger, jitter: Duration | None = None) -> Trigger:
     for position, trigger in enumerate(triggers, start=1):
         if not isinstance(trigger, Trigger):
             raise InvalidTrigger(
-                f"any_of: argument {position} is {shown(trigger)}, not a trigger; write cron(…), every(…) or at(…)"
+                f"any_of: argument {position} is {quoted(trigger)}, not a trigger; write cron(…), every(…) or at(…)"
             )
         delay = max(delay, trigger.jitter)
         for part in trigger.parts if isinstance(trigger, AnyOf) else (trigger,):

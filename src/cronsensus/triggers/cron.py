@@ -18,10 +18,10 @@ from cronsensus.triggers.bounds import (
     bounds_in_words,
     bounds_to_json,
     midnight_of,
+    names_without_zone,
+    quoted,
     read_duration,
     read_optional_instant,
-    shown,
-    walls_of,
 )
 from cronsensus.triggers.cron_words import cron_in_words
 from cronsensus.triggers.dst import ZonedClock
@@ -184,9 +184,9 @@ def cron(
         InvalidTrigger: something cannot be read, or nothing ever matches.
     """
     if not isinstance(expression, str):
-        raise InvalidTrigger(f"cron expression {shown(expression)} is not text; write it like '0 21 * * *'")
+        raise InvalidTrigger(f"cron expression {quoted(expression)} is not text; write it like '0 21 * * *'")
     if dst not in tuple(_DST_IN_WORDS):  # a tuple, so that what is not hashable is refused too
-        raise InvalidTrigger(f"dst={shown(dst)} is not a policy; write 'cron', 'both' or 'skip'")
+        raise InvalidTrigger(f"dst={quoted(dst)} is not a policy; write 'cron', 'both' or 'skip'")
     expression, tz = _zone_in_front(expression, tz)
     start, end = midnight_of(start), midnight_of(end)
     trigger = Cron(
@@ -199,12 +199,12 @@ def cron(
         start=read_optional_instant(start, "start"),
         end=read_optional_instant(end, "end"),
         jitter=read_duration(jitter, "jitter"),
-        walls=walls_of(start=start, end=end),
+        walls=names_without_zone(start=start, end=end),
     )
     if trigger.names_zone:
         trigger = cast("Cron", trigger.in_zone(trigger.tz))
     if trigger.next_after(FIRST - _SECOND) is None:
-        raise InvalidTrigger(f"cron expression {shown(expression)} never fires {_when(trigger)}; write other bounds")
+        raise InvalidTrigger(f"cron expression {quoted(expression)} never fires {_when(trigger)}; write other bounds")
     return trigger
 
 
@@ -213,7 +213,7 @@ def _counted(every: object, start: object) -> Period | None:
         return None
     if start is None:
         raise InvalidTrigger(
-            f"every={shown(every)} has nothing to count from, and each node must count alike; write "
+            f"every={quoted(every)} has nothing to count from, and each node must count alike; write "
             "start='2027-01-04', a day of the first period"
         )
     return read_period(every)
@@ -228,7 +228,7 @@ def _zone_in_front(expression: str, tz: str | ZoneInfo | None) -> tuple[str, str
         return expression, tz
     if tz is not None and zone_name(tz) != zone_name(zone):
         raise InvalidTrigger(
-            f"cron expression {shown(expression)} names a zone, and tz={shown(tz)} another; leave one out"
+            f"cron expression {quoted(expression)} names a zone, and tz={quoted(tz)} another; leave one out"
         )
     return rest, zone
 

@@ -13,7 +13,7 @@ from cronsensus.timing.durations import format_duration
 from cronsensus.triggers.field_orders import fits_field, in_both, of_another_order, written_fields
 
 
-def foreign(text: str) -> str | None:
+def describe_foreign_text(text: str) -> str | None:
     """Return what a text of another program is, and what to write; ``None``: it may be ours."""
     return next((meaning for read in _SHAPES if (meaning := read(text)) is not None), None)
 

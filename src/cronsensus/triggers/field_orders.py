@@ -69,7 +69,7 @@ _READINGS = (
 )
 
 
-def own_fields(parts: Sequence[str]) -> list[str]:
+def reorder_own_fields(parts: Sequence[str]) -> list[str]:
     """Return fields without Quartz's additions: ``?`` for any day becomes ``*``, and ``*`` for any year is dropped."""
     if "?" not in parts:
         return list(parts)
@@ -96,10 +96,10 @@ def other_meanings(text: str) -> list[tuple[str, str]]:
 def of_another_order(text: str) -> str | None:
     """Return whose order of fields a text has, and what to write; ``None``: ours."""
     parts = text.upper().split()
-    if _is_ours(own_fields(parts), numbered="?" in parts):
+    if _is_ours(reorder_own_fields(parts), numbered="?" in parts):
         return None
     meanings = list(_meanings(parts))
-    if not meanings and "?" in parts and _is_ours(own_fields(parts), numbered=False):
+    if not meanings and "?" in parts and _is_ours(reorder_own_fields(parts), numbered=False):
         return "has a number as day of the week beside ?, and programs count them from 0 or 1; write names, as MON-FRI"
     if not meanings:
         return None

@@ -12,7 +12,7 @@ from datetime import date
 from functools import lru_cache
 
 from cronsensus.errors import InvalidTrigger
-from cronsensus.triggers.bounds import shown
+from cronsensus.triggers.bounds import quoted
 from cronsensus.triggers.cron_words import ordinal
 
 MOST = 1000
@@ -56,7 +56,7 @@ def read_period(value: object) -> Period:
     found = _TEXT.fullmatch(value.strip()) if isinstance(value, str) else None
     if found is None or not 1 <= int(found[1]) <= MOST:
         raise InvalidTrigger(
-            f"every={shown(value)} is not a number of days, weeks or months from 1 to {MOST}; write every='2 weeks', "
+            f"every={quoted(value)} is not a number of days, weeks or months from 1 to {MOST}; write every='2 weeks', "
             "'3 days' or '6 months', and every('90m') for a time that elapses"
         )
     unit = found[2].lower()

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from cronsensus.errors import InvalidOption, InvalidTrigger
 from cronsensus.timing.instants import as_utc
-from cronsensus.triggers.bounds import names_no_zone, read_instant, shown
+from cronsensus.triggers.bounds import names_no_zone, quoted, read_instant
 
 _NAME = re.compile(r"[A-Za-z0-9_+-]{1,32}(/[A-Za-z0-9_+-]{1,32}){0,3}")
 _MACHINE_DEPENDENT = {"localtime", "posixrules", "posix", "right"}
@@ -72,7 +72,7 @@ def zone_name(tz: object) -> str:
     elif isinstance(tz, str):
         name = tz
     else:
-        raise InvalidTrigger(f"tz={shown(tz)} is not a time zone; {_EXAMPLE}")
+        raise InvalidTrigger(f"tz={quoted(tz)} is not a time zone; {_EXAMPLE}")
     load_zone(name)
     return name
 
@@ -115,17 +115,17 @@ def _unknown(name: str) -> str:
     known_names = _known_names()
     if not known_names:
         return (
-            f"tz={shown(name)}: this machine has no time zone data: of the package tzdata, which comes with "
+            f"tz={quoted(name)}: this machine has no time zone data: of the package tzdata, which comes with "
             "cronsensus, nothing is here; run: pip install --force-reinstall tzdata"
         )
     if (target := _link_target(name, known_names)) is not None:
-        return f"tz={shown(name)} is not a known time zone here; write {target!r}, which is the same zone"
+        return f"tz={quoted(name)} is not a known time zone here; write {target!r}, which is the same zone"
     if (instead := _instead(name)) is not None:
-        return f"tz={shown(name)} is not a known time zone; {instead}"
+        return f"tz={quoted(name)} is not a known time zone; {instead}"
     matches = _close_to(name[:64], known_names)
     if matches:
-        return f"tz={shown(name)} is not a known time zone; did you mean {' or '.join(map(repr, matches))}?"
-    return f"tz={shown(name)} is not a known time zone; {_EXAMPLE}"
+        return f"tz={quoted(name)} is not a known time zone; did you mean {' or '.join(map(repr, matches))}?"
+    return f"tz={quoted(name)} is not a known time zone; {_EXAMPLE}"
 
 
 def _instead(name: str) -> str | None:

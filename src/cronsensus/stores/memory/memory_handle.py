@@ -211,7 +211,7 @@ class Handle:
             self._space.close_run(row, State.FAILED, now, reason=reason)
         else:
             row.reason = recorded_reason
-            self._space.put_back(row, min(row.due_at, now + MOST_AHEAD))
+            self._space.requeue_run(row, min(row.due_at, now + MOST_AHEAD))
         return recorded_reason
 
     # --- views --------------------------------------------------------------------------------------------------------

@@ -364,12 +364,12 @@ class RoundVerbs(Handle):
         match outcome:
             case Again(failed=True):
                 row.failures += 1
-                self._space.put_back(row, after(now, outcome.after))
+                self._space.requeue_run(row, after(now, outcome.after))
             case Again():
                 row.attempt, row.expires_at, row.note = row.attempt - 1, None, outcome.note
                 if outcome.note is not None:
                     row.failures = 0
-                self._space.put_back(row, after(now, outcome.after))
+                self._space.requeue_run(row, after(now, outcome.after))
             case Parked():
                 row.attempt, row.expires_at, row.failures, row.crashes = row.attempt - 1, None, 0, 0
                 row.note = None
@@ -411,7 +411,7 @@ class RoundVerbs(Handle):
         if row.cancel is not None:
             self._space.close_run(row, State.CANCELLED, now, reason=row.cancel)
         else:
-            self._space.put_back(row, min(row.due_at, now + MOST_AHEAD))
+            self._space.requeue_run(row, min(row.due_at, now + MOST_AHEAD))
         return True
 
     def _record_note(self, note: Note) -> bool:
