@@ -26,7 +26,7 @@ def quoted(value: object, longest: int = 80) -> str:
         return repr(value[:longest]) + f"… ({len(value)} characters)"
     try:
         text = repr(value)
-    except Exception:  # noqa: BLE001 - an int of more than 4300 digits, or a describe_foreign_text object: the message must still come out
+    except Exception:  # noqa: BLE001 - an int of more than 4300 digits, or a foreign object: the message must still come out
         return f"<{type(value).__name__}>"
     return text if len(text) <= longest else text[:longest] + "…"
 

@@ -91,7 +91,7 @@ def _probe_sqlite(url: str, namespace: str) -> Iterator[Asking]:
     from urllib.parse import quote
 
     from cronsensus.stores.sql.sqlite import sqlite_errors
-    from cronsensus.stores.sql.sqlite.epoch import Epoch, write_turn
+    from cronsensus.stores.sql.sqlite.epoch import Epoch, hold_write_lock
     from cronsensus.stores.sql.sqlite.sqlite_url import read_url
     from cronsensus.timing.clock import SystemClock
 
@@ -101,7 +101,7 @@ def _probe_sqlite(url: str, namespace: str) -> Iterator[Asking]:
         raise OSError("read-only")
     with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True)) as driver:
         epoch = Epoch(path, may_be_remote=parsed.allow_network_fs)
-        epoch.enter_epoch(lambda: write_turn(driver))
+        epoch.enter_epoch(lambda: hold_write_lock(driver))
         try:
             now = round(SystemClock().monotonic() * 1_000_000)
             words = _values_of(namespace, _quote_text(epoch.text), str(now))

@@ -17,7 +17,7 @@ from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.dialect import Reading
 from cronsensus.stores.sql.sql_store import SqlStore
 from cronsensus.stores.sql.sqlite import sqlite_errors
-from cronsensus.stores.sql.sqlite.epoch import write_turn
+from cronsensus.stores.sql.sqlite.epoch import hold_write_lock
 from cronsensus.stores.sql.sqlite.sqlite_dialect import BETWEEN_TRIES, PATIENCE, SqliteDialect
 from cronsensus.stores.sql.sqlite.sqlite_url import read_url
 from cronsensus.stores.sql.sqlite.sqlite_wait_queues import PipeQueues, wake_next
@@ -206,7 +206,7 @@ class SqliteStore(SqlStore):
         """Hold SQLite's write lock; an open transaction of the calling code has it already."""
         given = find_open_transaction(self._url.path)
         if given is None:
-            return write_turn(driver)
+            return hold_write_lock(driver)
         given.execute("DELETE FROM cronsensus_counters WHERE 1 = 0")  # takes the lock, if it is not held yet
         return nullcontext()
 
