@@ -74,11 +74,11 @@ class Handle:
     def _note_set_back(self) -> None:
         """Record in the trail that the clock was set back, if it was."""
         monotonic = self._monotonic()
-        look = ClockReading(to_micros(self._now()), monotonic, monotonic)
-        back = self._space.clock_watch.compare_reading(look)
-        if back is not None:
-            self._space.record_in_trail(self._now(), STORE_ACTOR, CLOCK_SET_BACK, "", back.why, **back.details)
-        self._space.clock_watch.keep_reading(look)
+        reading = ClockReading(to_micros(self._now()), monotonic, monotonic)
+        set_back = self._space.clock_watch.compare_reading(reading)
+        if set_back is not None:
+            self._space.record_in_trail(self._now(), STORE_ACTOR, CLOCK_SET_BACK, "", set_back.why, **set_back.details)
+        self._space.clock_watch.keep_reading(reading)
 
     def _now(self) -> datetime:
         return self._world.clock.now()

@@ -88,7 +88,7 @@ class Epoch:
         self._path = database.with_name(database.name + "-epoch")
         self._may_be_remote = may_be_remote
         self._holds: list[weakref.finalize[..., Epoch]] = []
-        """Each closes a file, which frees its lock. There are several if threads opened connections at the same time."""
+        """Each closes a file, which frees its lock. There are several if threads opened connections at once."""
         self.text = ""
         self.why_not = "no connection was opened yet"
         _epochs.add(self)
