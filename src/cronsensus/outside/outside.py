@@ -200,7 +200,7 @@ class Outside:
             for (_, ask), answer in zip(wanted, answers, strict=True)
         ]
 
-    def acquire_soon(self, wanted: Wanted, then: Callable[[Answer | Exception], object]) -> None:
+    def acquire_soon(self, request: Wanted, then: Callable[[Answer | Exception], object]) -> None:
         """Win times or a key on a background thread, and call ``then`` with the answer or the error.
 
         Requests that come while the store is busy go into the next step together.
@@ -208,9 +208,9 @@ class Outside:
         Raises:
             InvalidOption: an invalid key or time; ``then`` is not called.
         """
-        wanted[1].checked()  # here, or it would fail all requests of the same step
+        request[1].checked()  # here, or it would fail all requests of the same step
         with self._lock:
-            self._wanted.append((wanted, then))
+            self._wanted.append((request, then))
             is_acquiring, self._is_acquiring = self._is_acquiring, True
         if not is_acquiring:
             self._background.submit(self._acquire_once)
@@ -233,14 +233,14 @@ class Outside:
     def _ask_together(self, batch: Sequence[tuple[Wanted, Callable[[Answer | Exception], object]]]) -> None:
         answers: Sequence[Answer | Exception]
         try:
-            answers = self.acquire([wanted for wanted, _ in batch])
+            answers = self.acquire([request for request, _ in batch])
         except Exception as error:  # noqa: BLE001 - passed on to each caller
             answers = [error] * len(batch)
-        for (wanted, then), answer in zip(batch, answers, strict=True):
+        for (request, callback), answer in zip(batch, answers, strict=True):
             try:
-                then(answer)
+                callback(answer)
             except Exception:  # noqa: BLE001 - logged; the others get their answers, too
-                _log.exception("a claim of %s could not be passed to its callback, and is released", wanted[0].name)
+                _log.exception("a claim of %s could not be passed to its callback, and is released", request[0].name)
                 for won in () if isinstance(answer, Exception) else answer:
                     if isinstance(won, Won) and not won.ticket.over:
                         self.submit(partial(self.release, won))
@@ -249,11 +249,11 @@ class Outside:
         if why is not NotWon.LOST or not isinstance(ask, AskNamed):
             return Refused(why)
         try:
-            found = self._claims.store.occurrences(OccurrenceFilter(job=ask.job, key=ask.named.key), limit=1)
+            occurrences = self._claims.store.occurrences(OccurrenceFilter(job=ask.job, key=ask.named.key), limit=1)
         except StoreError as error:  # others of the same step were won, and must run
             _log.debug("the occurrence %r cannot be read: %s", ask.key, error)
             return Refused(why)
-        return Refused(why, found[0] if found else None)
+        return Refused(why, occurrences[0] if occurrences else None)
 
     def reclaim_holder(self, seen: Occurrence) -> bool:
         """End the session that runs an occurrence, if its process is gone; ``True``: the occurrence is free.
@@ -412,8 +412,8 @@ class Outside:
                 by_session: dict[str, list[Won]] = defaultdict(list)
                 for won in ended:
                     by_session[won.claim.session].append(won)
-                for of_session in by_session.values():
-                    self._settle_together(of_session)
+                for ends_of_session in by_session.values():
+                    self._settle_together(ends_of_session)
         except BaseException:
             with self._lock:
                 self._is_recording = False  # or no later end would be sent
@@ -448,12 +448,12 @@ class Outside:
         for won in ended:
             self._drop_claim(won)
 
-    def _take_over(self, held: OwnedClaim, ticket: Ticket) -> None:
-        won = self._hold_claim((held, ticket))
-        spec = self._specs.get(held.claim.job)
-        if held.claim.scheduled_for is None and spec is not None and spec.has_only_times:
+    def _take_over(self, claim: OwnedClaim, ticket: Ticket) -> None:
+        won = self._hold_claim((claim, ticket))
+        spec = self._specs.get(claim.claim.job)
+        if claim.claim.scheduled_for is None and spec is not None and spec.has_only_times:
             # Nobody can run it, and while it is open it takes up the job's ``concurrency``.
-            _log.warning("run %d of %s has no nominal time, so it is cancelled", held.claim.id, held.claim.job)
+            _log.warning("run %d of %s has no nominal time, so it is cancelled", claim.claim.id, claim.claim.job)
             self.settle(won, Final(State.CANCELLED, NO_TIME))
             return
         _log.info("%s was left by a process that is gone: it is run here", won)

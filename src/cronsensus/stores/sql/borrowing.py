@@ -139,8 +139,10 @@ class BorrowingDialect(Dialect):
                 bindparam(name, expanding=True) for name in LIST.findall(pending.query.text)
             ]
             statement = text(pending.query.text).bindparams(*lists)
-            if pending.given is not None:
-                rows = [{**pending.values, **dict(zip(pending.query.rows, row, strict=True))} for row in pending.given]
+            if pending.row_values is not None:
+                rows = [
+                    {**pending.values, **dict(zip(pending.query.rows, row, strict=True))} for row in pending.row_values
+                ]
                 pending.receive_answer(NONE, sum(connection_of_user.execute(statement, row).rowcount for row in rows))
             else:
                 result = connection_of_user.execute(statement, dict(pending.values))

@@ -12,8 +12,8 @@ from typing import Any
 class Connection:
     """A driver's connection in autocommit mode: a transaction begins where a dialect says ``BEGIN``.
 
-    It is closed when nothing refers to it any more: a thread may lose it when a signal handler raises. A copy in a forked
-    child is left alone.
+    It is closed when nothing refers to it any more: a thread may lose it when a signal handler raises. A copy in a
+    forked child is left alone.
 
     Attributes:
         driver: the driver's own connection.

@@ -1,4 +1,4 @@
-"""Plans are carried out: occurrences, verdicts, watermark and next due time in one step."""
+"""Carry out plans: write their occurrences, verdicts, watermark and next due time in one step."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _NONE: Mapping[int, int] = MappingProxyType({})
 
 
 class LockedJobs:
-    """What plans are compared with: their jobs, locked, and how many occurrences of each are active.
+    """The jobs of plans, locked, and how many occurrences of each are active: what plans are compared with.
 
-    It is asked for when this is made and read when it is used.
+    The statements are sent when this is made, and the answers read when needed.
     """
 
     def __init__(self, tx: Transaction, jobs: Iterable[int]) -> None:
-        """Ask; the count comes after the lock, so it sees what was committed while that waited."""
+        """Send the statements; the count comes after the lock, so it sees what was committed while that waited."""
         ids = sorted(set(jobs))
         self._locked = tx.send_in("lock_jobs", "ids", ids, space=tx.namespace)
         self._counted = tx.send_in("count_active", "ids", ids)
@@ -40,14 +40,14 @@ class LockedJobs:
 def carry_out(
     tx: Transaction, plans: Sequence[Plan], locked: LockedJobs, ahead: int = 0, ended: Mapping[int, int] = _NONE
 ) -> list[bool]:
-    """Carry out each plan that still rests on what is there; ``True`` where this caller won.
+    """Carry out each plan whose job has not changed since; return which plans were carried out.
 
-    ``ahead``: microseconds by which a plan may come before its time. ``ended``: of these jobs this transaction has
-    ended so many since they were counted.
+    ``ahead``: microseconds by which a plan may come before its time. ``ended``: how many runs of a job this transaction
+    has ended since they were counted.
 
     Safe when two nodes fire the same job at the same instant: the jobs' rows are locked (or the transaction has the one
-    write lock) before they are compared, and the UPDATE that moves a watermark asks once more for the one that was
-    seen. Below that lies the unique key of (job, nominal time).
+    write lock) before they are compared, and the UPDATE that moves a watermark compares it once more. Below that lies
+    the unique key of (job, nominal time).
     """
     won = [False] * len(plans)
     remaining = list(enumerate(plans))
@@ -71,7 +71,7 @@ def carry_out(
 def _fire_some(
     tx: Transaction, plans: Mapping[int, Plan], rows: Mapping[int, AnyRow], active: Mapping[int, int], ahead: int
 ) -> set[int]:
-    """Carry out one plan each for some jobs; return the jobs of those that still held."""
+    """Carry out one plan for each job; return the jobs whose plan was carried out."""
     until = tx.now + ahead
     current_jobs = {
         job: rows[job]
@@ -112,7 +112,7 @@ def _fire_some(
 
 
 def _is_plan_current(plan: Plan, row: AnyRow, active: int, until: int) -> bool:
-    """Whether all that the plan rests on is as it was when the plan was made, and whether its time has come."""
+    """Whether nothing has changed since the plan was made, and its time has come."""
     seen = (to_micros(plan.watermark_seen), plan.revision, plan.active_seen)
     return (
         row.paused_at is None

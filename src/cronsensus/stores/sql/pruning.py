@@ -1,6 +1,6 @@
-"""The verb that forgets: final occurrences with their runs and logs, verdict ranges, and sessions that ended.
+"""The verb ``prune``: delete old final occurrences with their attempts and logs, verdict ranges, and ended sessions.
 
-What may go is looked for without the write lock: a final state has no exit, so what was final then is final still.
+Old rows are searched without the write lock: a final state has no exit, so what was final then is still final.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_BATCHES = 50
 
 @dataclass(frozen=True, slots=True)
 class OldRows:
-    """What a prune is to delete."""
+    """The rows that a prune is to delete."""
 
     occurrences: Sequence[AnyRow] = ()
     ranges: Sequence[AnyRow] = ()
@@ -37,7 +37,7 @@ class OldRows:
 
     @property
     def has_more(self) -> bool:
-        """Whether there are so many sessions, or entries of the trail, that there may be more of them."""
+        """Whether a search was cut short: there may be more sessions, or more entries of the trail."""
         return len(self.sessions) >= BATCH_SIZE or len(self.trail) >= BATCH_SIZE
 
     @property
@@ -47,34 +47,32 @@ class OldRows:
 
 
 def bounds_of(tx: Transaction, before: int | None, least: int = 0) -> dict[str, Any]:
-    """Return what is asked by: a moment, or each job's own ``keep``, but no less than ``least`` microseconds.
+    """Return the bounds of a search: a moment, or each job's own ``keep``, but at least ``least`` microseconds.
 
-    In bounds, because a database does not take a sum that leaves its integers, and then nothing is pruned at all.
+    ``keep`` is bounded, too: a sum beyond the database's integers would fail, and nothing would be pruned at all.
     """
     return {"space": tx.namespace, "before": before, "now": tx.instant(), "least": least, "most": LATEST_MICROS}
 
 
 class OldRowsSearch:
-    """What ended long enough ago; asked for when this is made, and read when it is used."""
+    """A search for old rows; its statements are sent when it is made, and their answers read when needed."""
 
     def __init__(self, tx: Transaction, before: datetime | None, limit: int) -> None:
-        """Ask for at most ``limit`` occurrences and ranges."""
+        """Search for at most ``limit`` occurrences and ranges."""
         self._tx = tx
         self._limit = limit
         self._before = None if before is None else to_micros(before)
         [dependents] = tx.send("earliest_dependent", space=tx.namespace, never=LATEST_MICROS).rows
         bounds = {**bounds_of(tx, self._before), "waiting_since": dependents.created_at}
-        if (
-            tx.dialect.seeks_between_groups
-        ):  # it would walk over all that ever ended, and sort it, to find the first of it
+        if tx.dialect.seeks_between_groups:  # else it would read and sort all ended rows to find the first ones
             self._old, self._ranges = tx.send("jobs_with_old", **bounds), tx.send("jobs_with_old_ranges", **bounds)
         else:
             self._old = tx.send("old_occurrences", **bounds, size=limit)
             self._ranges = tx.send("old_ranges", **bounds, size=limit)
-        self._rest = _Rest(tx)
+        self._rest = _SessionsAndTrail(tx)
 
     def read_over(self) -> OldRows:
-        """Return what there is."""
+        """Return the rows."""
         if self._tx.dialect.seeks_between_groups:
             old = self._of_jobs(self._old, "old_of_job", self._limit)
             ranges = self._of_jobs(self._ranges, "old_ranges_of_job", self._limit - len(old))
@@ -94,14 +92,14 @@ class OldRowsSearch:
         return rows
 
 
-class _Rest:
-    """Sessions and entries of the trail that are over."""
+class _SessionsAndTrail:
+    """A search for old sessions and old entries of the trail."""
 
     def __init__(self, tx: Transaction) -> None:
         space: dict[str, Any] = {"space": tx.namespace, "size": BATCH_SIZE}
         self._tx = tx
         self._sessions = tx.send("old_sessions", **space, ended=tx.instant(-(SESSIONS_KEPT // _MICROSECOND)))
-        # The oldest by number, which are as good as the oldest by time.
+        # By number, which is nearly the order of time.
         self._trail = tx.send("oldest_trail", **space)
 
     def find_sessions(self) -> list[str]:
@@ -113,13 +111,13 @@ class _Rest:
 
 
 def find_further(tx: Transaction) -> OldRows:
-    """Return more sessions and entries of the trail that are over."""
-    queries = _Rest(tx)
+    """Return more old sessions and entries of the trail."""
+    queries = _SessionsAndTrail(tx)
     return OldRows(sessions=queries.find_sessions(), trail=queries.find_trail())
 
 
 def prune_over(tx: Transaction, bygone: OldRows) -> Pruned:
-    """Delete, and raise each job's horizon over what is deleted. It ends the transaction.
+    """Delete old rows, and raise each job's horizon over them. It ends the transaction.
 
     Safe when two nodes prune at the same instant: deleting what is gone does nothing, and the UPDATE of a horizon only
     raises it. It happens in the same transaction, so no moment exists at which a deleted occurrence could be created

@@ -1,6 +1,6 @@
-"""What ``prune`` forgets of jobs: old eras and pauses, retired jobs, releases, locks.
+"""The part of ``prune`` that deletes old eras and pauses, retired jobs, releases and locks.
 
-It is looked for without a lock, and looked at again under one: a retired job may be defined in that moment, and a
+Old rows are searched without a lock, and checked again under one: a retired job may be defined in that moment, and a
 release may come back.
 """
 
@@ -27,7 +27,7 @@ BATCH_SIZE = 1000
 
 @dataclass(frozen=True, slots=True)
 class OldHistory:
-    """What may be forgotten, by id; of the eras the ids of their jobs, of the locks whether there are any."""
+    """The ids of what may be deleted; ``with_old_eras``: of jobs; ``locks``: whether there are any."""
 
     with_old_eras: list[int] = field(default_factory=list)
     pauses: list[int] = field(default_factory=list)
@@ -37,20 +37,20 @@ class OldHistory:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to forget."""
+        """Whether there is nothing to delete."""
         return not (self.with_old_eras or self.pauses or self.retired or self.releases or self.locks)
 
     @property
     def has_more(self) -> bool:
-        """Whether there is so much of something that there may be more of it."""
+        """Whether a search was cut short, so that there may be more."""
         return max(map(len, (self.with_old_eras, self.pauses, self.retired, self.releases))) >= BATCH_SIZE
 
 
 class OldHistorySearch:
-    """What may be forgotten; asked for when this is made, and read when it is used."""
+    """A search for what may be deleted; its statements are sent when it is made, and their answers read when needed."""
 
     def __init__(self, tx: Transaction, before: datetime | None) -> None:
-        """Ask."""
+        """Send the searches."""
         bounds = bounds_of(tx, None if before is None else min(to_micros(before), tx.now - _DAY), _DAY)
         long_ago: dict[str, Any] = {"space": tx.namespace, "ended": tx.instant(-_YEAR), "size": BATCH_SIZE}
         self._eras = tx.send("jobs_with_old_eras", **bounds, size=BATCH_SIZE)
@@ -60,7 +60,7 @@ class OldHistorySearch:
         self._locks = tx.send("any_lock_ran_out", space=tx.namespace, boot=tx.epoch, moment=tx.moment)
 
     def read_bygone(self) -> OldHistory:
-        """Return what there is."""
+        """Return what was found."""
         return OldHistory(
             _ids_of(self._eras),
             _ids_of(self._pauses),
@@ -77,8 +77,9 @@ def _ids_of(pending: Pending) -> list[int]:
 def forget_history(tx: Transaction, bygone: OldHistory, before: datetime | None) -> None:
     """Delete eras and pauses, and raise horizon and watermark over the eras.
 
-    Safe when a job is fired or defined at the same instant: its row is locked, and what it owes is asked again. A
-    pause that owed nothing owes nothing later: the watermark only rises, and a new definition begins after it.
+    Safe when a job is fired or defined at the same instant: its row is locked, and its undecided times are checked
+    again. A pause without undecided times has none later: the watermark only rises, and a new definition begins
+    after it.
     """
     job_answers = tx.send_in("lock_with_eras", "ids", bygone.with_old_eras)
     era_answers = tx.send_in("era_beginnings", "ids", bygone.with_old_eras)
@@ -99,7 +100,7 @@ def forget_history(tx: Transaction, bygone: OldHistory, before: datetime | None)
 
 
 def _rules_alone(job: AnyRow, since: int, now: int, before: datetime | None) -> bool:
-    """Whether an era began long enough ago, and what came before it owes nothing."""
+    """Whether an era began long enough ago, and no earlier time is undecided."""
     if not (is_sound(job.keep) and is_sound(job.watermark) and (job.next_due is None or is_sound(job.next_due))):
         return False
     keep_bound = now - max(job.keep, _DAY) if before is None else min(to_micros(before), now - _DAY)
@@ -107,9 +108,9 @@ def _rules_alone(job: AnyRow, since: int, now: int, before: datetime | None) -> 
 
 
 def forget_retired(tx: Transaction, ids: list[int]) -> None:
-    """Delete retired jobs of which nothing is left.
+    """Delete retired jobs that have no other rows.
 
-    Safe when one is defined at the same instant: its row is locked, and asked again whether it is retired.
+    Safe when one is defined at the same instant: its row is locked, and checked again.
     """
     locked = tx.send_in("lock_long_retired", "ids", ids, ended=tx.instant(-_YEAR))
     with_rows = tx.send_in("jobs_with_rows", "ids", ids)
@@ -123,12 +124,12 @@ def forget_retired(tx: Transaction, ids: list[int]) -> None:
 
 
 def forget_locks(tx: Transaction) -> None:
-    """Delete locks without a session that ran out. Safe: a next holder makes the row anew, and none extends it."""
+    """Delete locks without a session that ran out. Safe: a next holder inserts the row anew, and nobody extends it."""
     tx.send("delete_locks", space=tx.namespace, boot=tx.epoch, moment=tx.moment)
 
 
 def forget_releases(tx: Transaction) -> None:
-    """Delete releases that were replaced long ago, but for the oldest and those that live.
+    """Delete releases that were replaced long ago, except the oldest and those with live sessions.
 
     Safe when a session of one begins at the same instant: it begins before or after this, see ``one_at_a_time``.
     """

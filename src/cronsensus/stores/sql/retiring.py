@@ -1,4 +1,4 @@
-"""The verb that stops a job for good, keeping its watermark and its ledger."""
+"""The verb ``retire``: stop a job for good, and keep its watermark and its ledger."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from cronsensus.timing.instants import from_micros, to_micros
 
 _MICROSECOND = timedelta(microseconds=1)
 _OPEN_FOR = timedelta(days=1)
-"""How long a transaction of a user's may have been open."""
+"""How long a user's transaction may stay open and still add an occurrence."""
 
 
 def retire_job(tx: Transaction, job: str, *, by: str, why: str) -> bool:
-    """Stop a job for good. Safe: the row is locked when it is read, and the UPDATE asks for its revision."""
+    """Stop a job for good. Safe: the row is locked when it is read, and the UPDATE compares its revision."""
     row = find_locked(tx, job)
     if row is None:
         return False
@@ -36,20 +36,19 @@ def retire_job(tx: Transaction, job: str, *, by: str, why: str) -> bool:
 
 
 def _with_revision(row: AnyRow) -> AnyRow:
-    """Return a row whose revision is a number, so that an UPDATE may ask for it."""
+    """Return the row if its revision is a number, so that an UPDATE can compare it."""
     whole_number(row.revision)
     return row
 
 
 class OverduePending:
-    """What waits of retired jobs and is to be cancelled, asked for when this is made.
+    """A search for pending occurrences of retired jobs that are to be cancelled; it is sent when this is made.
 
-    It is what was kept for long enough; and what a transaction of a user's brought to a job that was retired while that
-    was open.
+    They were kept long enough, or a user's transaction added them after the job was retired.
     """
 
     def __init__(self, tx: Transaction) -> None:
-        """Ask."""
+        """Send the search."""
         self._kept = tx.send("overdue_jobs", space=tx.namespace, now=tx.instant())
         self._late = tx.send("lately_retired", space=tx.namespace, recent=tx.instant(-_OPEN_FOR // _MICROSECOND))
 
@@ -58,10 +57,10 @@ class OverduePending:
         return bool(self._kept.rows or self._late.rows)
 
     def cancel(self, tx: Transaction) -> None:
-        """Cancel it, in a transaction that writes.
+        """Cancel them, in a transaction that writes.
 
-        Safe when a job is defined again at the same instant: its row is locked, and it is asked again whether it is
-        retired, before anything is cancelled.
+        Safe when a job is defined again at the same instant: its row is locked, and it is checked again whether the job
+        is retired, before anything is cancelled.
         """
         kept = tx.send("lock_overdue_jobs", space=tx.namespace, now=tx.instant()).rows if self._kept.rows else ()
         late = tx.send_in("lock_definitions", "ids", [row.id for row in self._late.rows])
@@ -78,7 +77,7 @@ def _cancel_waiting(tx: Transaction, ids: Sequence[int]) -> None:
 
 
 def retire_all(tx: Transaction, rows: Sequence[AnyRow], retire_after: timedelta) -> None:
-    """Retire jobs: keep or cancel what waits, write down what was not decided, and begin an era without a trigger."""
+    """Retire jobs: keep or cancel pending runs, give undecided times a verdict, begin an era without a trigger."""
     rows = tx.unreadable.keep_readable(rows, _with_revision, lambda row: f"job {row.name!r} cannot be retired, and")
     if not rows:
         return

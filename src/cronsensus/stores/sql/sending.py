@@ -28,13 +28,24 @@ class Moment:
 class Pending:
     """A queued statement, and its answer. Reading the answer sends the whole queue."""
 
-    __slots__ = ("_count", "_flush", "_rows", "answered", "behind", "expect", "given", "otherwise", "query", "values")
+    __slots__ = (
+        "_count",
+        "_flush",
+        "_rows",
+        "answered",
+        "behind",
+        "expect",
+        "row_values",
+        "otherwise",
+        "query",
+        "values",
+    )
 
     def __init__(
         self,
         query: Query,
         values: Mapping[str, Any],
-        given: Sequence[tuple[Any, ...]] | None,
+        row_values: Sequence[tuple[Any, ...]] | None,
         expect: int | None,
         flush: Callable[[], None],
         *,
@@ -46,7 +57,7 @@ class Pending:
         Args:
             query: the statement.
             values: by name.
-            given: the values of the rows that the statement is run for; ``None``: it takes no rows.
+            row_values: the values of the rows that the statement is run for; ``None``: it takes no rows.
             expect: how many rows it must touch, or nothing is committed.
             flush: sends the queue.
             otherwise: the error if it touches another number of rows; ``None``: a ``StoreUnavailable``.
@@ -54,7 +65,7 @@ class Pending:
         """
         self.query = query
         self.values = values
-        self.given = given
+        self.row_values = row_values
         self.expect = expect
         self.otherwise = otherwise
         self.behind = behind

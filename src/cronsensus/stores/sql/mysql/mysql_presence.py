@@ -70,8 +70,8 @@ def show_sign(driver: BoundedConnection, place: Place, session: str | None) -> b
 
 def list_present(tx: Transaction, driver: BoundedConnection, place: Place, sessions: Sequence[str]) -> set[str] | None:
     """Return those of ``sessions`` of which a lock is held; ``None``: something stands between, or it is a replica."""
-    asked = [(number, *names_of(place, session)) for number, session in enumerate(sessions)]
-    rows = [row for sent in tx.send_rows("held_signs", asked) for row in sent.rows]
+    names_by_place = [(number, *names_of(place, session)) for number, session in enumerate(sessions)]
+    rows = [row for answer in tx.send_rows("held_signs", names_by_place) for row in answer.rows]
     if any(row.is_replica or not _is_thread(driver, row.thread) for row in rows):
         return None
     return {sessions[row.place] for row in rows if row.holder is not None}

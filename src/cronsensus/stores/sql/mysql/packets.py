@@ -1,4 +1,4 @@
-"""Statements that cross the network together: several in one packet, split by size."""
+"""Put statements together into packets, so that several cross the network in one trip."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ CLOCK = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 """The server's time in UTC, whatever its zone and the session's: that of this statement, which waits for nothing."""
 OUT_OF_RANGE = 1690
 MOST_CHARACTERS = 500_000
-"""Most of a packet; the server refuses those that are too large (the least common limit is 16 MB)."""
+"""Most characters of a packet; the server refuses larger ones (the smallest usual limit is 16 MB)."""
 _LARGEST = 18446744073709551615
 
 
 class Part(NamedTuple):
-    """One statement, and what its answer is for.
+    """The text of a statement, and the ``Pending`` that gets its answer.
 
     Attributes:
         guards: it fails if the statement before it did not touch what ``pending`` expects.
@@ -33,10 +33,10 @@ class Part(NamedTuple):
 
 
 def parts_of(driver: BoundedConnection, pending: Pending, *, together: bool) -> Iterator[Part]:
-    """Return a statement with its values written into it and, where it has to touch a number of rows, its guard.
+    """Yield a statement with its values filled in and, if it must touch a certain number of rows, its guard.
 
-    The guard adds to the largest number that there is, which fails; the server then runs nothing of what follows in
-    the packet. Where each statement goes by itself it is counted on this side.
+    The guard overflows the largest integer if another number of rows was touched; the error keeps the server from
+    running the rest of the packet. If each statement is sent by itself, the rows are counted here instead.
     """
     yield Part(_fill_values(driver, pending), pending)
     if pending.expect is not None and together:
@@ -44,7 +44,7 @@ def parts_of(driver: BoundedConnection, pending: Pending, *, together: bool) -> 
 
 
 def split_packets(parts: Sequence[Part], *, together: bool) -> Iterator[Sequence[Part]]:
-    """Cut statements into packets that a server takes; a statement and its guard stay together."""
+    """Split statements into packets that a server accepts; a statement and its guard stay together."""
     packet: list[Part] = []
     length = 0
     for part in parts:
@@ -59,7 +59,7 @@ def split_packets(parts: Sequence[Part], *, together: bool) -> Iterator[Sequence
 
 
 def rows_of(names: tuple[str, ...], rows: Sequence[Sequence[Any]]) -> Sequence[Any]:
-    """Return the rows of an answer, with columns by name and by place."""
+    """Return the rows of an answer; columns are read by name or by position."""
     return list(map(_maker(names), rows)) if rows else NONE
 
 
@@ -72,12 +72,12 @@ def _fill_values(driver: BoundedConnection, pending: Pending) -> str:
         name: f"({CLOCK} + {value.plus})" if isinstance(value, Moment) else literal_of(driver, value)
         for name, value in pending.values.items()
     }
-    if pending.given is None:
+    if pending.row_values is None:
         return text % values
     names = pending.query.rows
     rows = [
         row % {**values, **dict(zip(names, [literal_of(driver, value) for value in row_values], strict=True))}
-        for row_values in pending.given
+        for row_values in pending.row_values
     ]
     before, after = text.split(ROWS)
     return before % values + separator.join(rows) + after % values
@@ -90,5 +90,5 @@ def _templates_of(query: Query) -> tuple[str, str, str]:
 
 
 def statements_in(text: str) -> list[str]:
-    """Return the statements of a text of our own words."""
+    """Return the statements of a text that this package wrote."""
     return [statement for statement in re.split(r"; ?", text) if statement]

@@ -68,8 +68,8 @@ class Part(NamedTuple):
 def part_of(pending: Pending, schema: str) -> Part:
     """Return a statement with its values."""
     values: dict[str, Any] = dict(pending.values)
-    if pending.given is not None:
-        columns = zip(*pending.given, strict=True)
+    if pending.row_values is not None:
+        columns = zip(*pending.row_values, strict=True)
         # Shorter arrays are filled up with NULL, and an array of NULLs alone is sent as NULL.
         values |= {
             name: None if column.count(None) == len(column) else column

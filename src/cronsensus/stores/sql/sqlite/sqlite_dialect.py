@@ -164,13 +164,13 @@ class SqliteDialect(Dialect):
         """Run each statement by itself: nothing crosses a network."""
         driver = _driver_of(connection)
         for pending in queue:
-            if pending.given is not None:
+            if pending.row_values is not None:
                 text, pick = prepare_rows(pending.query, tuple(pending.values))
                 values_of_all = tuple(pending.values.values())
                 rows = (
-                    [pick(row + values_of_all) for row in pending.given]
+                    [pick(row + values_of_all) for row in pending.row_values]
                     if values_of_all
-                    else list(map(pick, pending.given))
+                    else list(map(pick, pending.row_values))
                 )
                 pending.receive_answer(NONE, self.run_many(connection, text, rows))
             elif pending.query.text.startswith(("SELECT", "WITH")):
