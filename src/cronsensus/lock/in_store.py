@@ -67,7 +67,7 @@ class StoreLockBackend(LockBackend):
         return self._host.is_idle
 
     def close(self) -> None:
-        """Free all that is held, and let go of connections."""
+        """Free all that is held, and close connections."""
         self._queue.close()
         self._host.close()
         if self._owned:
@@ -197,12 +197,12 @@ class StoreLockBackend(LockBackend):
         return error.retryable and self.clock.monotonic() - asked_at < AGAIN_WITHIN
 
     def forget_lease(self, lease: LeaseRef) -> None:
-        """Renew and watch this no more."""
+        """Stop renewing and watching a lease."""
         self._host.discard_resource(lease)
         self._host.monitor.drop_lease(lease)
 
     def watch_lease(self, lease: LeaseRef) -> None:
-        """Have the monitor notice its end."""
+        """Have the monitor notice the end of a lease."""
         self._host.monitor.monitor_lease(lease)
 
     def is_held(self, lease: Lease) -> bool:

@@ -1,4 +1,4 @@
-"""One waiter for a lock: when to try again."""
+"""A waiter for a lock decides when to try again."""
 
 from __future__ import annotations
 

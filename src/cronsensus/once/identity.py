@@ -1,4 +1,4 @@
-"""Which function a guard is of, as its job's definition has it, so that a program notices another's under its name.
+"""Identify a guarded function in its job's definition, so that a program notices another function of that name.
 
 Two releases of one program look alike: neither the file's place nor the code counts, unless there is no file.
 """
@@ -50,7 +50,7 @@ def _module_of(function: Callable[..., Any]) -> str:
 
 
 def _digest_code(code: CodeType | None) -> str:
-    """Return what tells two functions that were typed in (``python -c``) apart."""
+    """Return a text that distinguishes two functions that were typed in (``python -c``)."""
     if code is None:
         return "typed in"
     constants = [one for one in code.co_consts if not isinstance(one, CodeType)]

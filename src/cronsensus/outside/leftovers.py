@@ -1,4 +1,4 @@
-"""Takes over the runs of processes that died.
+"""Take over the runs of processes that died.
 
 A process counts as dead as for a node (``plan_upkeep`` in ``node/decide.py``): it ran on this host and is gone, its
 sign of life is missing in two looks, or its lease has run out. The thread looks only after something was acquired here

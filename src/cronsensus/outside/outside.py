@@ -1,4 +1,4 @@
-"""For a process that is no node: it runs work that another program names, as from a schedule or a message queue.
+"""Claims for a process that is no node: it runs work that another program names, such as a scheduler or a broker.
 
 ::
 

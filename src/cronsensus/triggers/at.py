@@ -1,4 +1,4 @@
-"""A trigger with a single nominal time."""
+"""The trigger ``at``: a single nominal time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trigger, and a union of several. No state, no I/O, no clock.
+"""The base class of triggers, and the union of several. No state, no I/O, no clock.
 
 A trigger is a pure rule that gives nominal times. Every search that a planner needs is built here on ``next_after``
 alone; a trigger overrides one where its own arithmetic does it better. The union lives here too, because every trigger

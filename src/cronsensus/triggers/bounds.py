@@ -1,4 +1,4 @@
-"""The options of every trigger: start, end and jitter, into and out of JSON and words."""
+"""Read and write the options that every trigger has: start, end and jitter."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def read_optional_instant(value: object, what: str) -> datetime | None:
 
 
 def read_duration(value: Duration, what: str) -> timedelta:
-    """Return ``parse_duration(value)``, with InvalidTrigger for whatever is wrong with it."""
+    """Return ``parse_duration(value)``; raise InvalidTrigger if it is invalid."""
     try:
         return parse_duration(value, what=what)
     except InvalidDuration as error:

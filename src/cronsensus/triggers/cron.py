@@ -1,4 +1,4 @@
-"""Nominal times by wall clock and calendar."""
+"""The trigger ``cron``: nominal times by wall clock and calendar."""
 
 from __future__ import annotations
 

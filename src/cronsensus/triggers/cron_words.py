@@ -1,4 +1,4 @@
-"""Intervals and cron fields in English.
+"""Describe intervals and cron fields in English.
 
 The words come from the sets of values that a cron text allows, not from the text, so every way of writing the same
 thing reads the same.

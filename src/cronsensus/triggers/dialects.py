@@ -1,4 +1,4 @@
-"""Cron texts of other programs, and how to write the same times here.
+"""Recognise cron texts of other programs, and say how to write the same times here.
 
 Each reader knows the texts of a program. Texts that differ only in the order of their fields are in ``field_orders``.
 """
@@ -14,7 +14,7 @@ from cronsensus.triggers.field_orders import fits_field, in_both, of_another_ord
 
 
 def describe_foreign_text(text: str) -> str | None:
-    """Return what a text of another program is, and what to write; ``None``: it may be ours."""
+    """Return of which program a text is, and what to write instead; ``None``: it may be one of ours."""
     return next((meaning for read in _SHAPES if (meaning := read(text)) is not None), None)
 
 

@@ -1,4 +1,4 @@
-"""Nominal times at a fixed distance. Whole microseconds, nothing else."""
+"""The trigger ``every``: nominal times at a fixed interval, in whole microseconds."""
 
 from __future__ import annotations
 

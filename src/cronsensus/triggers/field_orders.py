@@ -1,4 +1,4 @@
-"""The orders in which other programs have the fields of a cron text, and what a text means in each of them.
+"""The orders of cron fields in other programs, and what a text means in each of them.
 
 A *reading* is an order of fields and the number of Sunday. A text that fits only another program's reading is refused,
 with the same times as they are written here. A text that fits both is read in our order, with a note.

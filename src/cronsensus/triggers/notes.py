@@ -1,4 +1,4 @@
-"""Notes on valid cron texts: other programs read other times in them, or they are rarely meant."""
+"""Notes on valid cron texts that other programs read differently, or whose times are rarely meant."""
 
 from __future__ import annotations
 

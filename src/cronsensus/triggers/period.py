@@ -1,4 +1,4 @@
-"""Every second week, every third day, every sixth month: the days of the calendar that count, from an anchor on.
+"""Periods of calendar days, such as every second week, counted from an anchor date.
 
 Days of the calendar are counted, not elapsed time, so no change of clocks moves them. The count begins at the anchor.
 It does not begin again with each month or year, as a step in a cron text does.

@@ -1,4 +1,4 @@
-"""Which zone rules this machine has: a version for people, and a digest of each zone for comparisons.
+"""Identify the zone rules of this machine: by a version for people, and a digest of each zone for comparisons.
 
 ``zoneinfo`` takes each zone from the first folder of ``TZPATH`` that has it, else from the package ``tzdata``; so the
 version is that of where the zones come from. The version alone proves nothing: systems give one number to files that

@@ -1,4 +1,4 @@
-"""Resolve names of time zones.
+"""Find a time zone by its name; a wrong name is refused with what to write instead.
 
 Only the name is stored; each node takes the rules from its own time zone data. Names that mean different rules on
 different machines are refused, because two nodes would disagree on the nominal times.

@@ -116,7 +116,7 @@ class OperatingVerbs(RoundVerbs):
 
     @writes
     def _retry(self, occurrence: int, *, by: str, why: str, again: bool) -> Enqueued:
-        """Create an occurrence with the work of a final one: enqueued if that was, else triggered by hand."""
+        """Create a new occurrence of a final one. Enqueued work stays enqueued; anything else becomes manual."""
         old = self._existing_occurrence(occurrence)
         newest = self._newest_retry(old)
         if newest is not old:

@@ -1,4 +1,4 @@
-"""Decode an answer of which one text is not UTF-8.
+"""Decode an answer that contains a text that is not UTF-8.
 
 The fast decoder refuses such an answer as a whole. The text may be one field of one row that was edited by hand, and
 everything beside it can be read.

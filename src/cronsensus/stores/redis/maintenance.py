@@ -1,4 +1,4 @@
-"""Set-up and care: check, migrate, prune, describe."""
+"""Verbs that check, migrate, prune and describe a store."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class MaintenanceVerbs(Handle):
         return []
 
     def _check(self) -> None:
-        """Raise unless the server may be trusted with a store, and holds nothing that a newer version wrote."""
+        """Raise unless the server is fit for a store, and the namespace was not written by a newer version."""
         require_sound(read_server_health(self._client), self._client.where)
         self._now()
 
@@ -47,7 +47,7 @@ class MaintenanceVerbs(Handle):
         return from_micros(int(self._read_script("now")))
 
     def _prune(self, before: datetime | None, limit: int) -> Pruned:
-        """Delete what is over and raise horizons, some of it in each step: a job's deletions and its horizon in one."""
+        """Delete old rows and raise horizons, a part in each step; a job's deletions and its horizon are one step."""
         jobs: list[str] = self._read_script("prunable", before is not None)
         deleted = needed = position = batches = 0
         while True:

@@ -26,7 +26,7 @@ from cronsensus.timing.instants import LATEST_MICROS, from_micros, within_stores
 
 
 class OperatingVerbs(Handle):
-    """What creates and cancels occurrences from outside the schedule."""
+    """The verbs that create and cancel occurrences outside of the schedule."""
 
     def _enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
         keys = [new_id() if item.key is None else item.key for item in items]
@@ -45,7 +45,7 @@ class OperatingVerbs(Handle):
         ]
 
     def _wake(self, numbers: Sequence[int], listed: int | None) -> int:
-        """Wake what is parked, or the batch whose list is complete; the script notifies nodes."""
+        """Wake parked occurrences, or the batch whose list is complete; the script notifies nodes."""
         ids, length = [occurrence_id(number) for number in numbers], None if listed is None else str(listed)
         woken: int = self._decide_script("wake", ids, length, self._sender)
         return woken
@@ -53,7 +53,7 @@ class OperatingVerbs(Handle):
     def _trigger(
         self, job: str, payload: str | None, key: str | None, downstream: Sequence[str], *, by: str, why: str
     ) -> Enqueued:
-        """Run a job now, beside its schedule, and after it what comes after it."""
+        """Run a job now, beside its schedule, and its ``downstream`` jobs after it."""
         own_key = new_id() if key is None else key
         downstream_keys = [[name, new_id()] for name in downstream]
         number, created, state = self._decide_script(
@@ -80,7 +80,7 @@ class OperatingVerbs(Handle):
             raise _not_there(occurrence) from None
 
     def _retry(self, occurrence: int, *, by: str, why: str, again: bool) -> Enqueued:
-        """Make a new occurrence of a final one. Enqueued work stays a queue; anything else is now by hand."""
+        """Create a new occurrence of a final one. Enqueued work stays enqueued; anything else becomes manual."""
         arguments = (occurrence_id(occurrence), new_id(), clean(by), clean(why), again)
         try:
             number, job, key, created, state = self._decide_script("retry", *arguments)

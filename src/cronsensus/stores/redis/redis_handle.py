@@ -1,4 +1,4 @@
-"""What every verb of the Redis store stands on: a script, its arguments, its answer, what a refusal means."""
+"""The base of the Redis store's verbs: run a script, decode its answer, raise the error of a refusal."""
 
 from __future__ import annotations
 

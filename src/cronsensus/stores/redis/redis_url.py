@@ -1,4 +1,4 @@
-"""What the URL of a Redis store says."""
+"""Read the URL of a Redis store: its options, defaults and errors."""
 
 from __future__ import annotations
 

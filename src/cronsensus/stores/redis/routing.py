@@ -1,4 +1,4 @@
-"""The server that has the keys of a namespace, and connections to it.
+"""Find the server that has the keys of a namespace, and connect to it.
 
 All keys of a namespace lie in a single hash slot, so at any time a single server has them all: the server in the URL,
 the master that the Sentinels name, or the server of a Cluster that has the slot. The driver's own retries are off: it

@@ -1,4 +1,4 @@
-"""Verbs on sessions."""
+"""Verbs on sessions: open, renew, end, and reclaim the runs of dead ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb ``acquire``, for hosts where another program keeps time: all asks are decided in a transaction."""
+"""The verb ``acquire``: claim named occurrences, for a program that keeps the time itself. One transaction."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Work in a transaction of the user's: on its connection, whatever it is made of.
+"""Record the end of a run in the user's own transaction, on the user's connection of any kind.
 
-Nothing here begins what it does not have to, and nothing commits, rolls back or closes. Statements go through
+Nothing here begins a transaction without need, and nothing commits, rolls back or closes. Statements go through
 SQLAlchemy, never straight to a driver, because the driver may be another one than the store's.
 """
 
@@ -30,7 +30,7 @@ _AWAIT = (
 
 @contextmanager
 def borrow_connection(given: Any, engine: Engine) -> Iterator[Connection]:
-    """Give SQLAlchemy's view of a connection that is the caller's, in the place of a driver's.
+    """Wrap a connection of the caller's so that the store's statements can run on it, through SQLAlchemy.
 
     Args:
         given: SQLAlchemy's ``Connection`` or ORM ``Session``, or a connection of the store's own driver.
@@ -70,7 +70,7 @@ def _unusable_error(given: Any, engine: Engine) -> str:
 
 
 def elsewhere_error(where: str) -> UnsupportedTransaction:
-    """Return the error for a connection on which the store's tables are not to be found."""
+    """Return the error for a connection to a database without the store's tables."""
     return UnsupportedTransaction(
         f"this connection leads to a database without the store's tables, which are in {where}; effects and result can "
         "commit together only in one database: give a connection to that one"
@@ -87,10 +87,10 @@ def overtaken_error(error: Exception) -> StoreBusy:
 
 
 class BorrowingDialect(Dialect):
-    """A dialect's statements, run through SQLAlchemy on any driver; nothing else of a transaction is ours here."""
+    """Runs a dialect's statements through SQLAlchemy, on any driver. The transaction itself belongs to the caller."""
 
     def __init__(self, own: Dialect, reading: Reading) -> None:
-        """Take the clocks as they were read a moment ago, on a connection of the store's own."""
+        """Use ``reading``: the clocks as they were just read on a connection of the store."""
         self._own = own
         self._reading = reading
         self.most_parameters = own.most_parameters
@@ -156,6 +156,6 @@ class BorrowingDialect(Dialect):
 
 class _NotOurs(Kept):
     def cursor(self, *_: Any, **__: Any) -> Any:
-        """Return a cursor that gives tuples, whatever the caller has asked for on the connection."""
+        """Return a cursor that gives tuples, even if the caller's connection is set to something else."""
         driver_kind = wrap_driver(self.driver)
         return self.driver.cursor() if driver_kind is None else driver_kind.open_cursor()

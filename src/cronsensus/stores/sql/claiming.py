@@ -80,7 +80,7 @@ class StartedClaims:
 
 @dataclass(slots=True)
 class PendingClaim:
-    """What a claim has asked for and has not read yet.
+    """A claim whose first statements are sent, and not answered yet.
 
     Attributes:
         page: the first entries; ``None``: it is known that nothing is due.
@@ -104,9 +104,9 @@ def ask_for_work(
     reserve: int = 0,
     oldest: bool = False,
 ) -> PendingClaim:
-    """Ask for work that is due now or within ``ahead`` (µs), without reading the answer.
+    """Send the first statements of a claim of work that is due now or within ``ahead`` (µs).
 
-    ``reserve``: how many entries more, to wait on their node for free slots. ``oldest``: whatever their class.
+    ``reserve``: how many more entries to select, which wait on their node for free slots. ``oldest``: ignore classes.
     """
     function_set = functions if isinstance(functions, AbstractSet) else frozenset(functions)
     selection = Selection(function_set, limit, ahead, reserve, oldest)

@@ -1,4 +1,4 @@
-"""Decide which asks of ``acquire`` are won, from rows that were read under the locks of their jobs."""
+"""Decide the requests of ``acquire``, from rows that were read under the locks of their jobs."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ class Contest:
 
     @property
     def _is_alone(self) -> bool:
-        """Whether a single occurrence is asked for by name: then its caller gets the error."""
+        """Whether a single occurrence is requested by name: then its caller gets the error."""
         return len(self._asks) == 1 and isinstance(self._asks[0], AskNamed)
 
     def _has_other_keeper(self, job: int, at: int) -> bool:

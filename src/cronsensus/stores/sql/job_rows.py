@@ -1,4 +1,4 @@
-"""Find jobs, and read their definitions through the cache."""
+"""Find rows of jobs, and read their definitions and eras through the cache."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from cronsensus.triggers import trigger_from_json
 
 
 def ask_locked(tx: Transaction, name: str) -> Pending:
-    """Ask for a job's row, which stays as it is until this transaction ends."""
+    """Send the statement that locks a job's row until this transaction ends."""
     return tx.send("lock_job", space=tx.namespace, job=name)
 
 
 def find_locked(tx: Transaction, name: str) -> AnyRow | None:
-    """Return a job's row, which stays as it is until this transaction ends."""
+    """Lock a job's row until this transaction ends, and return it; ``None``: there is no such job."""
     row: AnyRow | None = ask_locked(tx, name).row
     return row
 
 
 def living_job(name: str, row: AnyRow | None) -> AnyRow:
-    """Return ``row`` if it is a job that is not retired.
+    """Return the row of a job that exists and is not retired.
 
     Raises:
-        UnknownJob: it is none.
+        UnknownJob: there is none, or it is retired.
     """
     if row is None:
         raise UnknownJob(f"no job is called {name!r} in the store; define it first, or see: cronsensus jobs list")
@@ -43,7 +43,7 @@ def living_job(name: str, row: AnyRow | None) -> AnyRow:
 
 
 def definition_of(row: AnyRow) -> str:
-    """Return the text that names a definition, and when it began; ``row`` has digest, revision, and when it began."""
+    """Return the text that identifies a definition: its digest, its revision, and when it began."""
     return f"{row.digest}:{row.revision}:{row.defined_at}"
 
 
@@ -53,7 +53,7 @@ def spec_of(tx: Transaction, row: AnyRow) -> JobSpec:
 
 
 def specs_of(tx: Transaction, rows: Mapping[int, AnyRow]) -> dict[int, JobSpec]:
-    """Return definitions by job id; one statement for those that are not known yet, none if all are."""
+    """Return definitions by job id, from the cache; those that are not cached are read in one statement."""
     specs: dict[int, JobSpec] = {}
     missing: list[int] = []
     for job, of in rows.items():
@@ -70,7 +70,7 @@ def specs_of(tx: Transaction, rows: Mapping[int, AnyRow]) -> dict[int, JobSpec]:
 
 
 def readable_specs(tx: Transaction, rows: Sequence[AnyRow]) -> dict[int, JobSpec]:
-    """Return ``specs_of``, for verbs that write new ones; what cannot be read is not among them."""
+    """Return definitions by job id, without those that cannot be read; for verbs that write new ones."""
     specs: dict[int, JobSpec] = {}
     for row in [row for answer in tx.send_in("specs", "ids", [row.id for row in rows]) for row in answer.rows]:
         with contextlib.suppress(StoreCorrupt):
@@ -96,7 +96,7 @@ def eras_after(tx: Transaction, rows: Sequence[AnyRow]) -> dict[int, tuple[Era, 
 
 
 def readable_eras(tx: Transaction, rows: Sequence[AnyRow]) -> dict[int, tuple[Era, ...]]:
-    """Return ``eras_after``, for verbs that begin a new era; where one before cannot be read, there are none."""
+    """Return ``eras_after``, for verbs that begin a new era; a job with an unreadable era has none."""
     try:
         return eras_after(tx, rows)
     except Exception as error:
@@ -138,7 +138,7 @@ def read_era(row: AnyRow) -> Era:
 
 
 def last_eras(answers: Iterable[Pending]) -> dict[int, int]:
-    """Return when the last era of each job began, by the answers to ``beginnings``."""
+    """Return when the last era of each job began, by the answers to ``era_beginnings``."""
     last_since: dict[int, int] = {}
     for row in [row for answer in answers for row in answer.rows]:
         if is_sound(row.since):

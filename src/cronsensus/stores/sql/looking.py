@@ -1,4 +1,4 @@
-"""The verb ``look``: due jobs, pending work, sessions that hold runs. If no job is due, it is a single statement."""
+"""The verb ``look``: read due jobs, pending work, and sessions that hold runs. If no job is due, one statement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ask a SQL store which nodes live, quickly: with the driver alone, and two statements.
+"""Read quickly which nodes of a SQL store are alive: with the driver alone, and two statements.
 
 A probe has a second, and a small machine, and so it loads no more than this. What is asked here is what
 ``sessions`` and ``jobs`` answer, and where anything is not as it should be, this gives no answer: then the store's own
@@ -47,7 +47,7 @@ class Answer:
 
 
 def probe_store(url: str, namespace: str) -> Answer | None:
-    """Return which sessions live; ``None``: none, or this cannot tell, and the store itself must be asked."""
+    """Return the live sessions; ``None``: none, or this cannot find out, and the store itself must be read."""
     try:
         with _ASKING[url.partition(":")[0]](url, namespace) as (ask, queries, words):
             living = [
@@ -75,7 +75,7 @@ def _fill_query(query: Query, words: Mapping[str, str]) -> str:
 
 
 def _values_of(namespace: str, boot: str, moment: str) -> dict[str, str]:
-    """Return the values of the statements, as they stand in the text."""
+    """Return the values of the statements, as literals for their text."""
     return {"space": _quote_text(namespace), "boot": boot, "moment": moment, "version": str(VERSION)}
 
 

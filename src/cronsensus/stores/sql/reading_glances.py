@@ -1,4 +1,4 @@
-"""Reads of many occurrences at once, for lists and pictures."""
+"""Read short rows (glances) of many occurrences at once, for lists and pictures."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from cronsensus.timing.instants import from_micros, to_micros
 
 
 def last_of(tx: Transaction, names: Sequence[str], limit: int) -> dict[str, Past]:
-    """Return the ends of the ledgers of jobs.
+    """Return the newest entries of the ledgers of jobs.
 
     A statement for each job, along its own index, all in one trip: one statement for all of them would have to number
-    the whole history of each. Where that finds items, it is asked again, for batches.
+    the whole history of each. If items of a batch are found, a second statement reads the job's batches.
     """
     job_answers = tx.send_in("job_ids", "names", names, space=tx.namespace)
     jobs = [(row.id, row.name) for answer in job_answers for row in answer.rows]
@@ -53,7 +53,7 @@ def last_of(tx: Transaction, names: Sequence[str], limit: int) -> dict[str, Past
 
 
 def ran_since(tx: Transaction, since: datetime, limit: int) -> list[Glance]:
-    """Return what runs, and what ended since."""
+    """Return the occurrences that run, and those that have ended since ``since``."""
     newest = tx.send("newest_number")
     running = tx.send("running_glances", space=tx.namespace, size=limit)
     lowest_id = (newest.rows[0].newest or 0) - LOOKED_THROUGH

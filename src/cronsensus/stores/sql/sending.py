@@ -35,9 +35,9 @@ class Pending:
         "answered",
         "behind",
         "expect",
-        "row_values",
         "otherwise",
         "query",
+        "row_values",
         "values",
     )
 

@@ -31,7 +31,7 @@ def find_occurrence(tx: Transaction, number: int) -> Occurrence | None:
 def occurrence_rows(
     tx: Transaction, where: OccurrenceFilter, after: int | None, limit: int, *, newest_first: bool
 ) -> Sequence[AnyRow]:
-    """Return a page of occurrences by id, as they stand there."""
+    """Return a page of rows of occurrences, by id."""
     filter_values, also = _filter_values(where)
     name, beginning = ("newest_occurrences", _NEWEST) if newest_first else ("oldest_occurrences", 0)
     first = beginning if after is None else after
@@ -39,7 +39,7 @@ def occurrence_rows(
 
 
 def ended_badly(tx: Transaction, since: datetime, after: int, limit: int) -> list[Occurrence]:
-    """Return what failed, or was missed or cancelled, since a moment, by time."""
+    """Return occurrences that failed, or were missed or cancelled, since a moment, by time."""
     rows = tx.send_last("ended_badly", space=tx.namespace, since=to_micros(since), after=after, size=limit)
     return tx.unreadable.keep_readable(rows, read_occurrence, lambda row: f"run {row.id}")
 
@@ -52,7 +52,7 @@ def list_decided(tx: Transaction, after: int, limit: int) -> list[LedgerRange]:
 
 
 def _filter_values(where: OccurrenceFilter) -> tuple[dict[str, Any], set[str]]:
-    """Return the values of a filter, and which pieces of the statement it asks for."""
+    """Return the values of a filter, and the optional pieces of the statement that it needs."""
     values = {
         "job": where.job,
         "origin": None if where.origin is None else where.origin.value,

@@ -1,4 +1,4 @@
-"""A connection of a user's that has to be awaited: psycopg's, or SQLAlchemy's of any driver."""
+"""Wrap an async connection of the user's: psycopg's, or SQLAlchemy's with any driver."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 async def run_plan_async(plan: Plan[T], execute: Callable[[Statement], Awaitable[Answer]]) -> T:
-    """Carry a plan out on a connection that is awaited; what the plan itself reads is read on a thread."""
+    """Carry out a plan on an async connection; the plan's own reads run on a thread."""
     import asyncio
 
     step = await asyncio.to_thread(next_of, plan, None)
@@ -53,7 +53,7 @@ class UsersAsyncConnection(ABC):
         return False
 
     def call_after_commit(self, call: Callable[[], object], who: object) -> bool:  # noqa: ARG002 - drivers have no hook
-        """Have something called, once for ``who``, when the transaction is committed; ``False``: there is no hook."""
+        """Call ``call`` once for ``who`` when the transaction is committed; ``False``: there is no hook."""
         return False
 
     @abstractmethod
@@ -62,7 +62,7 @@ class UsersAsyncConnection(ABC):
 
 
 async def wrap_async_connection(connection: Any, verb: str) -> UsersAsyncConnection:
-    """Return what runs statements on a connection of a user's that needs to be awaited.
+    """Wrap a user's async connection.
 
     Raises:
         UnsupportedTransaction: it is something else, or commits each statement by itself.

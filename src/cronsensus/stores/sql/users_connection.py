@@ -1,4 +1,4 @@
-"""A connection on which the user has a transaction open: which kind it is, and how a statement runs on it.
+"""Wrap a connection on which the user has a transaction open, so that statements of the store can run on it.
 
 Nothing here begins a transaction without need, and nothing commits, rolls back or closes. No driver is imported: the
 user's may be another than the store's.

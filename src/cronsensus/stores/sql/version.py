@@ -1,4 +1,4 @@
-"""Which schema this code knows, and which one a store has."""
+"""Compare the version of the schema that a store has with the one that this code knows."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from cronsensus.stores.sql.transaction import Transaction
 
 FIRST = 5
-"""The number of the oldest migration. What made a store of a version before was no release."""
+"""The number of the oldest migration. No release made stores of earlier versions."""
 VERSION = 6
 """The schema that this code knows; the number of the newest migration."""
 
 
 def of(tx: Transaction) -> int:
-    """Return the schema's version in a store; 0: it has none of our tables."""
+    """Return the version of the schema in a store; 0: it has none of our tables."""
     if not tx.send("has_schema", place=tx.dialect.schema).rows:
         return 0
     return int(tx.send("schema_version").rows[0].version or 0)

@@ -1,4 +1,4 @@
-"""Sending several statements in a single trip: libpq's pipeline.
+"""Send several statements in a single trip to the server, by libpq's pipeline mode.
 
 Each statement is prepared under a name, in the trip that first uses it. Through a pooler it has no name, because the
 next transaction may get another server connection. Values go as text, whose types the statement declares.

@@ -36,7 +36,7 @@ class Prepared:
     _make: Callable[[tuple[Any, ...]], Any] | None = field(default=None)
 
     def order_values(self, parameters: Mapping[str, Any]) -> list[Any]:
-        """Return the values as the text wants them."""
+        """Return the values in the order of the text."""
         flat = dict(parameters)
         for name, value in parameters.items():
             if type(value) is list:

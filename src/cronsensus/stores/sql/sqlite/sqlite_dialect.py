@@ -1,4 +1,4 @@
-"""What is particular about SQLite: its one write lock, its clocks, its settings."""
+"""The dialect of SQLite: its one write lock, the host's clocks, its settings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cronsensus.timing.clock import Clock, SystemClock
 from cronsensus.timing.instants import to_micros
 
 PATIENCE = SystemClock()
-"""What patience is measured by: the host's own clock, also where a test moves the store's by hand."""
+"""The clock for time limits: the host's own, even if a test moves the store's clock."""
 BETWEEN_TRIES = 0.003
 """Most seconds between two tries for the write lock. Transactions are short; SQLite's own pauses grow to 100 ms."""
 ASIDE = 0.001
