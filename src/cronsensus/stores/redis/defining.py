@@ -82,8 +82,8 @@ class StoredJob:
 
 
 @dataclass(slots=True)
-class Look:
-    """The state read in one moment.
+class DefinitionsRead:
+    """The definitions of a moment, and which releases were alive.
 
     Attributes:
         at: the store's clock then.
@@ -127,19 +127,21 @@ class DefiningVerbs(Handle):
         """Define jobs; everything is checked before anything is written."""
         declared = _check_specs(specs)
         names = list(declared)
-        did: dict[str, list[str]] = {each.name: [] for each in dataclasses.fields(DefineResult)}
+        names_by_outcome: dict[str, list[str]] = {outcome.name: [] for outcome in dataclasses.fields(DefineResult)}
         pieces = [names[at : at + MOST_JOBS_WRITTEN] for at in range(0, len(names), MOST_JOBS_WRITTEN)] or [[]]
         retiring = complete
         while pieces or retiring:
             piece = pieces.pop(0) if pieces else []
             last = not pieces
-            found = self._define_batch(
+            batch_outcomes = self._define_batch(
                 [declared[name] for name in piece], names if complete and last else None, release, by, retire_after
             )
-            for act, some in found.items():
-                did[act] += some
-            retiring = complete and (not last or len(found["retired"]) == MOST_JOBS_WRITTEN)
-        return DefineResult(**{act: tuple(some) for act, some in did.items()})
+            for outcome_name, batch_names in batch_outcomes.items():
+                names_by_outcome[outcome_name] += batch_names
+            retiring = complete and (not last or len(batch_outcomes["retired"]) == MOST_JOBS_WRITTEN)
+        return DefineResult(
+            **{outcome_name: tuple(batch_names) for outcome_name, batch_names in names_by_outcome.items()}
+        )
 
     def _define_batch(
         self,
@@ -151,25 +153,33 @@ class DefiningVerbs(Handle):
     ) -> dict[str, list[str]]:
         """Define some jobs in a step. ``complete``: all declared names, if all other jobs are to be retired."""
         for _ in range(MOST_TRIES):
-            # For a large release, a look at all names would take longer than the write may be late.
-            looks_at_all = complete is not None and len(complete) <= MOST_JOBS_WRITTEN
-            digests = {one.spec.name: one.digest for one in declared}
-            look = self._look_at(release, complete if complete and looks_at_all else list(digests), digests)
+            # For a large release, reading all names would take longer than the write may come after the read.
+            reads_all = complete is not None and len(complete) <= MOST_JOBS_WRITTEN
+            digests = {job.spec.name: job.digest for job in declared}
+            look = self._read_definitions(release, complete if complete and reads_all else list(digests), digests)
             if look is None:
                 continue
-            gone = [] if complete is None else self._list_gone(look, complete, release, all_seen=looks_at_all)
-            if gone is None:
+            undeclared = [] if complete is None else self._list_undeclared(look, complete, release, all_seen=reads_all)
+            if undeclared is None:
                 continue
-            did = _compare_definitions(look, declared, gone)
-            by_name = {one.spec.name: one for one in declared}
+            names_by_outcome = _compare_definitions(look, declared, undeclared)
+            by_name = {job.spec.name: job for job in declared}
             moves = {
-                name: move for name in did["unchanged"] if (move := _encode_moved(by_name[name], look.stored[name]))
+                name: move
+                for name in names_by_outcome["unchanged"]
+                if (move := _encode_moved(by_name[name], look.stored[name]))
             }
-            did["moved"] = list(moves)
-            if not (did["created"] or did["changed"] or did["retired"] or moves) and look.release_known:
-                return did
-            changes = {name: changes_between(look.stored[name].spec, by_name[name].spec) for name in did["changed"]}
-            trail = definition_entries(did, changes, release) if by else ()
+            names_by_outcome["moved"] = list(moves)
+            if (
+                not (names_by_outcome["created"] or names_by_outcome["changed"] or names_by_outcome["retired"] or moves)
+                and look.release_known
+            ):
+                return names_by_outcome
+            changes = {
+                name: changes_between(look.stored[name].spec, by_name[name].spec)
+                for name in names_by_outcome["changed"]
+            }
+            trail = definition_entries(names_by_outcome, changes, release) if by else ()
             entries = [[clean(by), "define", name, "", dumps(details)] for name, details in trail]
             try:
                 self._write_definitions(
@@ -178,19 +188,25 @@ class DefiningVerbs(Handle):
                     release=release,
                     newer_release_lives=look.newer_release_lives,
                     other_release_lives=look.other_release_lives,
-                    created=[_encode_created(by_name[name], look.at) for name in did["created"]],
-                    changed=[_encode_changed(by_name[name], look.stored[name], look.at) for name in did["changed"]],
-                    retired=[_encode_retired(look.stored[name], look.at, retire_after) for name in did["retired"]],
+                    created=[_encode_created(by_name[name], look.at) for name in names_by_outcome["created"]],
+                    changed=[
+                        _encode_changed(by_name[name], look.stored[name], look.at)
+                        for name in names_by_outcome["changed"]
+                    ],
+                    retired=[
+                        _encode_retired(look.stored[name], look.at, retire_after)
+                        for name in names_by_outcome["retired"]
+                    ],
                     moved=list(moves.values()),
                     entries=entries,
                 )
             except Refusal:
                 continue  # AGAIN: another caller was faster
-            return did
+            return names_by_outcome
         raise _busy_error(f"definitions of release {release!r}")
 
     def _rewind(self, rewind: Rewind, *, by: str, why: str) -> bool:
-        """Take a job's schedule back."""
+        """Rewind a job."""
         *step, details = _encode_rewind(rewind)
         done: bool = self._decide_script("rewind", *step, clean(by), clean(why), details)
         return done
@@ -198,7 +214,7 @@ class DefiningVerbs(Handle):
     def _retire(self, job: str, *, by: str, why: str) -> bool:
         """Stop a job for good."""
         for _ in range(MOST_TRIES):
-            look = self._look_at("", [job])
+            look = self._read_definitions("", [job])
             if look is None:
                 continue
             stored = look.stored.get(job)
@@ -252,12 +268,14 @@ class DefiningVerbs(Handle):
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
-    def _look_at(self, release: str, names: Sequence[str], digests: Mapping[str, str] = _NO_DIGESTS) -> Look | None:
+    def _read_definitions(
+        self, release: str, names: Sequence[str], digests: Mapping[str, str] = _NO_DIGESTS
+    ) -> DefinitionsRead | None:
         """Read the jobs with some names; ``None`` if definitions changed meanwhile.
 
         A definition itself is read only if its digest is not that of ``digests``.
         """
-        look: Look | None = None
+        look: DefinitionsRead | None = None
         for start in range(0, max(len(names), 1), MOST_JOBS_READ):
             page = names[start : start + MOST_JOBS_READ]
             now, generation, release_known, lives, rows, code_job_count = self._read_script(
@@ -265,7 +283,7 @@ class DefiningVerbs(Handle):
             )
             if look is None:
                 newer_release_lives, other_release_lives = lives
-                look = Look(
+                look = DefinitionsRead(
                     from_micros(int(now)),
                     generation,
                     release_known,
@@ -278,17 +296,17 @@ class DefiningVerbs(Handle):
             look.stored |= {name: _stored_job(name, row, look.at) for name, row in zip(page, rows, strict=True) if row}
         return look
 
-    def _list_gone(
-        self, look: Look, complete: Sequence[str], release: str, *, all_seen: bool
+    def _list_undeclared(
+        self, look: DefinitionsRead, complete: Sequence[str], release: str, *, all_seen: bool
     ) -> list[StoredJob] | None:
-        """Return jobs of code that are neither retired nor declared, as many as a step takes; ``None``: look again."""
+        """Return jobs of code that are no longer declared, as many as a step takes; ``None``: read everything again."""
         if all_seen and look.code_job_count == sum(
             job.source == "code" and not job.retired for job in look.stored.values()
         ):
             return []
         names = set(complete)
         missing = [name for name in self._read_script("code") if name not in names][:MOST_JOBS_WRITTEN]
-        other = self._look_at(release, missing)
+        other = self._read_definitions(release, missing)
         if other is None or other.generation != look.generation:
             return None
         look.stored |= other.stored
@@ -358,7 +376,7 @@ def _is_instant(text: Any) -> bool:
 
 
 def _compare_definitions(
-    look: Look, declared: Sequence[DeclaredJob], gone: Sequence[StoredJob]
+    look: DefinitionsRead, declared: Sequence[DeclaredJob], gone: Sequence[StoredJob]
 ) -> dict[str, list[str]]:
     did: dict[str, list[str]] = {each.name: [] for each in dataclasses.fields(DefineResult)}
     for definition in declared:

@@ -200,8 +200,23 @@ def read_claim(
     row: Row, specs: Mapping[str, JobSpec], session: str, claimed_at: datetime, *, reserved: bool = False
 ) -> Claim:
     """Return a claim as ``starting.lua`` made it."""
-    number, job, key, origin, nominal, due, attempt, token, payload, crashes, failures, parent, listed, *more = row
-    created, note, *fingerprint = more
+    (
+        number,
+        job,
+        key,
+        origin,
+        nominal,
+        due,
+        attempt,
+        token,
+        payload,
+        crashes,
+        failures,
+        parent,
+        listed,
+        *newer_fields,
+    ) = row
+    created, note, *fingerprint = newer_fields
     args, kwargs, headers = read_call(payload)
     return Claim(
         id=int(number),

@@ -53,18 +53,18 @@ def repeated(verb: Verb) -> Verb:
     @wraps(verb)
     def tried(self: SqlHandle, *args: Any, **kwargs: Any) -> Any:
         until = _PATIENCE.monotonic() + LONGEST_TRYING
-        longest = FIRST_PAUSE
+        longest_pause = FIRST_PAUSE
         for tries in range(1, MOST_TRIES):
             try:
                 return verb(self, *args, **kwargs)
             except TryAgain:
                 if tries > 1 and _PATIENCE.monotonic() > until:
                     raise
-                self._ended.wait(random.uniform(0, longest))
-                longest = min(2 * longest, LONGEST_PAUSE)
+                self._ended.wait(random.uniform(0, longest_pause))
+                longest_pause = min(2 * longest_pause, LONGEST_PAUSE)
         return verb(self, *args, **kwargs)
 
-    return cast("Verb", tried)
+    return cast("Verb", repeat)
 
 
 class SqlHandle(Store):
@@ -108,8 +108,8 @@ class SqlHandle(Store):
 
     def _sibling(self) -> Self:
         url, clock = self._url_and_clock
-        made: Self = cast("Any", type(self))(url, namespace=self.namespace, clock=clock)
-        return made
+        sibling: Self = cast("Any", type(self))(url, namespace=self.namespace, clock=clock)
+        return sibling
 
     def forget_idle(self) -> None:
         """Close the idle connections; the next verb opens a new one."""
@@ -135,23 +135,23 @@ class SqlHandle(Store):
 
         ``begin``: how to begin it, if not as usual for the dialect.
         """
-        later = queued and self._dialect.queues_statements
-        looks: list[ClockReading] = []
-        after = self._dialect.monotonic()
-        begins = None if later else begin or self._dialect.begin_write
+        is_queued = queued and self._dialect.queues_statements
+        readings: list[ClockReading] = []
+        asked_at = self._dialect.monotonic()
+        begins = None if is_queued else begin or self._dialect.begin_write
         with self._in_transaction(begins, self._dialect.end_write) as tx:
 
             def compare() -> None:
-                looks.append(ClockReading(tx.now, after, self._dialect.monotonic()))
-                back = self._clock_watch.compare_reading(looks[0])
-                if back is not None:
-                    record(tx, STORE_ACTOR, CLOCK_SET_BACK, "", back.why, **back.details)
+                readings.append(ClockReading(tx.now, asked_at, self._dialect.monotonic()))
+                set_back = self._clock_watch.compare_reading(readings[0])
+                if set_back is not None:
+                    record(tx, STORE_ACTOR, CLOCK_SET_BACK, "", set_back.why, **set_back.details)
 
             tx.on_clocks(compare)
             yield tx
         # After the commit: until then the next transaction would have to record it.
-        for look in looks:
-            self._clock_watch.keep_reading(look)
+        for reading in readings:
+            self._clock_watch.keep_reading(reading)
 
     @contextmanager
     def _read_transaction(self, *, queued: bool = False) -> Iterator[Transaction]:
@@ -159,8 +159,8 @@ class SqlHandle(Store):
 
         A server ends transactions that stand still, so on a busy machine it may end a read that was too slow to go on.
         """
-        later = queued and self._dialect.queues_statements
-        with self._in_transaction(None if later else self._dialect.begin_read, None, writes=False) as tx:
+        is_queued = queued and self._dialect.queues_statements
+        with self._in_transaction(None if is_queued else self._dialect.begin_read, None, writes=False) as tx:
             yield tx
 
     @contextmanager
@@ -182,8 +182,10 @@ class SqlHandle(Store):
                         yield self._transaction_on(connection)
                 connection.was_good = True
             except (CronsensusError, LookupError) as error:
-                put = self._connections.release_connection if _raised_by_us(error) else self._connections.throw_away
-                put(connection)
+                put_back = (
+                    self._connections.release_connection if _raised_by_us(error) else self._connections.throw_away
+                )
+                put_back(connection)
                 raise
             except BaseException as error:
                 self._connections.throw_away(connection)
@@ -226,10 +228,10 @@ class SqlHandle(Store):
         under_way, thread = self._connections.under_way, threading.get_ident()
         while True:
             connection = self._connections.acquire_connection()
-            if (left := under_way.pop(thread, None)) is not None:
+            if (left_behind := under_way.pop(thread, None)) is not None:
                 # A signal handler raised where this thread was about to end it, and nothing else will: verbs are not
                 # nested.
-                self._connections.throw_away(left)
+                self._connections.throw_away(left_behind)
             was_good = connection.was_good
             try:
                 with ExitStack() as transaction:
@@ -251,8 +253,8 @@ class SqlHandle(Store):
                 yield
         except (CronsensusError, LookupError) as error:
             # A verb's own error: rolled back, and the connection stays usable.
-            put = self._connections.release_connection if _raised_by_us(error) else self._connections.throw_away
-            self._ended_here(connection, put)
+            put_back = self._connections.release_connection if _raised_by_us(error) else self._connections.throw_away
+            self._ended_here(connection, put_back)
             raise
         except BaseException:
             self._ended_here(connection, self._connections.throw_away)
@@ -260,12 +262,12 @@ class SqlHandle(Store):
         else:
             self._ended_here(connection, self._connections.release_connection)
 
-    def _ended_here(self, connection: Connection, put: Callable[[Connection], None]) -> None:
+    def _ended_here(self, connection: Connection, put_back: Callable[[Connection], None]) -> None:
         """Put a connection away, unless this thread has already done so."""
         under_way, thread = self._connections.under_way, threading.get_ident()
         if under_way.get(thread) is connection:
             del under_way[thread]
-            put(connection)
+            put_back(connection)
 
     def _transaction_on(self, connection: Connection, *, begin: Begin = "") -> Transaction:
         """Return the transaction for a verb."""

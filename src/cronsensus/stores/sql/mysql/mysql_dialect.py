@@ -48,8 +48,8 @@ class MysqlDialect(Dialect):
         self.url = url
         self._clock = clock
         self.server_epoch = _SERVER if clock is None else _INJECTED
-        asks = "" if clock is not None else f"; SELECT {_NOW}"
-        self._read, self._write = _READ + asks, _WRITE + asks
+        read_clock = "" if clock is not None else f"; SELECT {_NOW}"
+        self._read, self._write = _READ + read_clock, _WRITE + read_clock
 
     @property
     def capabilities(self) -> StoreCapabilities:
@@ -172,22 +172,22 @@ class MysqlDialect(Dialect):
         parts: list[Part] = []
         if begin:
             text = self._read if begin == "read" else driver.hold_rows() + self._write
-            parts += [Part(one) for one in packets.statements_in(text)]
-        asks = len(parts) - 1 if begin and self._clock is None else None
+            parts += [Part(statement) for statement in packets.statements_in(text)]
+        clock_index = len(parts) - 1 if begin and self._clock is None else None
         for pending in queue:
             parts += packets.parts_of(driver, pending, together=together)
         if commit:
-            parts += [Part(one) for one in driver.word_of_end("COMMIT")]
+            parts += [Part(statement) for statement in driver.word_of_end("COMMIT")]
         asked_at, now = self.monotonic(), 0
-        sent = list(packets.split_packets(parts, together=together))
-        for number, packet in enumerate(sent, 1):
+        packets_to_send = list(packets.split_packets(parts, together=together))
+        for number, packet in enumerate(packets_to_send, 1):
             try:
                 answers = self._send_packet(driver, packet)
             except MySQLError as error:
-                setattr(error, BEFORE_COMMIT, not commit or number < len(sent))
+                setattr(error, BEFORE_COMMIT, not commit or number < len(packets_to_send))
                 raise
-            if asks is not None:
-                now, asks = answers[asks][0][0], None
+            if clock_index is not None:
+                now, clock_index = answers[clock_index][0][0], None
         if commit:
             driver.note_commit()
         if not begin:
@@ -196,28 +196,28 @@ class MysqlDialect(Dialect):
 
     def _send_packet(self, driver: BoundedConnection, packet: Sequence[Part]) -> list[Sequence[Any]]:
         """Send a packet; set the answer of each statement, and return the rows of all of them."""
-        found: list[Sequence[Any]] = []
+        answers: list[Sequence[Any]] = []
         with driver.cursor() as cursor:
             try:
                 cursor.execute("; ".join([part.text for part in packet]))
                 while True:
-                    found.append(self._answer_part(cursor, packet[len(found)]))
+                    answers.append(self._answer_part(cursor, packet[len(answers)]))
                     if not cursor.nextset():
                         break
             except MySQLError as error:
-                failed = packet[min(len(found), len(packet) - 1)]
+                failed = packet[min(len(answers), len(packet) - 1)]
                 if failed.guards and failed.pending is not None and mysql_errors.code_of(error) == OUT_OF_RANGE:
                     raise wrong_count(failed.pending) from None
-                again = mysql_errors.try_again(error, self.url)
-                if again is None:
+                try_again_error = mysql_errors.try_again(error, self.url)
+                if try_again_error is None:
                     raise
-                raise again from error
-        return found
+                raise try_again_error from error
+        return answers
 
     def _answer_part(self, cursor: Cursor, part: Part) -> Sequence[Any]:
         rows: Sequence[Any] = NONE
         if cursor.description:
-            rows = packets.rows_of(tuple([one[0] for one in cursor.description]), cursor.fetchall())
+            rows = packets.rows_of(tuple([column[0] for column in cursor.description]), cursor.fetchall())
         if part.pending is not None and not part.guards:
             part.pending.receive_answer(rows, cursor.rowcount)
             if not cursor.connection.client_flag & CLIENT.MULTI_STATEMENTS:
@@ -229,10 +229,10 @@ class MysqlDialect(Dialect):
         try:
             cursor.execute(text)
         except MySQLError as error:
-            again = mysql_errors.try_again(error, self.url)
-            if again is None:
+            try_again_error = mysql_errors.try_again(error, self.url)
+            if try_again_error is None:
                 raise
-            raise again from error
+            raise try_again_error from error
 
     # --- errors and settings ------------------------------------------------------------------------------------------
 
@@ -272,11 +272,11 @@ def _describe_galera(driver: BoundedConnection) -> dict[str, Any]:
     """
     if not is_in_galera(driver):
         return {}
-    said = dict(cast("Any", run_text(driver, "SHOW GLOBAL STATUS LIKE 'wsrep_%'")))
+    status = dict(cast("Any", run_text(driver, "SHOW GLOBAL STATUS LIKE 'wsrep_%'")))
     return {
-        "galera_servers": int(said["wsrep_cluster_size"]),
-        "galera_state": said["wsrep_local_state_comment"],
-        "galera_refused": int(said["wsrep_local_cert_failures"]) + int(said["wsrep_local_bf_aborts"]),
+        "galera_servers": int(status["wsrep_cluster_size"]),
+        "galera_state": status["wsrep_local_state_comment"],
+        "galera_refused": int(status["wsrep_local_cert_failures"]) + int(status["wsrep_local_bf_aborts"]),
     }
 
 
