@@ -79,14 +79,14 @@ class Client:
         keys_and_arguments = (b"2", self._keyspace.meta, self._keyspace.never, *arguments)
         confirmed = confirmed and self._url.min_replicas > 0
 
-        def talk(connection: DriverConnection) -> tuple[bytes, int]:
+        def send(connection: DriverConnection) -> tuple[bytes, int]:
             try:
                 return self._send_script(connection, (b"EVALSHA", script.sha, *keys_and_arguments), confirmed=confirmed)
             except exceptions.NoScriptError:
                 # The server was restarted or replaced. EVAL also loads the script.
                 return self._send_script(connection, (b"EVAL", script.text, *keys_and_arguments), confirmed=confirmed)
 
-        def talk_and_report(connection: DriverConnection) -> tuple[bytes, int]:
+        def send_and_report(connection: DriverConnection) -> tuple[bytes, int]:
             answer = send(connection)
             if tell is not None:
                 tell(connection._sock)  # noqa: SLF001 - only the socket is new after each connect

@@ -43,7 +43,7 @@ class Subscription:
         _all.add(self)
 
     def show_sign(self, sign: bytes | None) -> None:
-        """Listen also to the channel ``sign``, instead of the one before, so that others see that this process is alive."""
+        """Listen also to the channel ``sign``, instead of the one before: others see that this process is alive."""
         self._sign = sign
         self._poller.wake()
 

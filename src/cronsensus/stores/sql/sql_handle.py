@@ -51,7 +51,7 @@ def repeated(verb: Verb) -> Verb:
     """
 
     @wraps(verb)
-    def tried(self: SqlHandle, *args: Any, **kwargs: Any) -> Any:
+    def repeat(self: SqlHandle, *args: Any, **kwargs: Any) -> Any:
         until = _PATIENCE.monotonic() + LONGEST_TRYING
         longest_pause = FIRST_PAUSE
         for tries in range(1, MOST_TRIES):

@@ -66,7 +66,7 @@ def reads(verb: Callable[Concatenate[Transaction, P], Answer]) -> Callable[Conca
     """Make a verb of a function that only reads."""
 
     @repeated
-    def whole(self: SqlHandle, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
+    def run_verb(self: SqlHandle, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
         with self._read_transaction(queued=True) as tx:
             return verb(tx, *args, **kwargs)
 
@@ -77,7 +77,7 @@ def writes(verb: Callable[Concatenate[Transaction, P], Answer]) -> Callable[Conc
     """Make a verb of a function that writes, in a transaction that begins with its first statement."""
 
     @repeated
-    def whole(self: SqlHandle, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
+    def run_verb(self: SqlHandle, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
         with self._write_transaction(queued=True) as tx:
             return verb(tx, *args, **kwargs)
 
