@@ -13,7 +13,7 @@ def be_patient(where: str) -> None:
         from cronsensus.integrations import redlock, redlock_client
 
         redlock_client.SLOWEST = redlock.SLOWEST = 5.0  # type: ignore[attr-defined]
-    in_files.TURN_PATIENCE = 60.0
+    in_files.TOKEN_FILE_PATIENCE = 60.0
 
 
 def shortest(where: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from cronsensus.errors import StoreUnavailable
 from cronsensus.integrations import redlock
-from cronsensus.integrations.redlock import AFTER_A_TIE, LOOK_AGAIN, MOST_TIES, RedlockBackend, RedlockWaiter
+from cronsensus.integrations.redlock import AFTER_A_TIE, MOST_TIES, RETRY_INTERVAL, RedlockBackend, RedlockWaiter
 from cronsensus.integrations.redlock_client import SLOWEST, Round, Script
 from cronsensus.lock import worker_pool
 from cronsensus.lock.backend import LockRequest
@@ -206,7 +206,7 @@ def test_after_a_tie_the_next_try_comes_soon_and_later_each_time(scene, monkeypa
     assert waits == [AFTER_A_TIE[1] * 2**ties for ties in (0, 1, 2, 3, 3, 3)]
     scene.voters.answers = {"take": [[THEIRS, THEIRS, MINE]]}
     assert scene.backend.try_lock(scene.request(), waiter) is None
-    assert waiter.at_most == LOOK_AGAIN
+    assert waiter.at_most == RETRY_INTERVAL
     scene.voters.answers = {"take": [[MINE, MINE, MINE]], "note": [[1, 1, 1]]}
     waiter.at_most = 5.0
     assert scene.backend.try_lock(scene.request(), waiter) is not None

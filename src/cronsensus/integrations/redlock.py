@@ -45,7 +45,7 @@ from cronsensus.stores.boot import host_identity
 from cronsensus.stores.wait_queues import WaitQueues
 from cronsensus.timing.clock import Clock, SystemClock
 
-LOOK_AGAIN = 0.25
+RETRY_INTERVAL = 0.25
 """Seconds after which a waiter tries without a notification: it may be lost, or the holder may be dead."""
 AFTER_A_TIE = (0.003, 0.03)
 """Bounds of the random seconds before the next try after a tie: several had some masters each, and none a majority.
@@ -263,7 +263,7 @@ class RedlockBackend(LockBackend):
 
     def make_waiter(self, name: str) -> Waiter:
         """Return a waiter."""
-        return RedlockWaiter(self.clock, self._queue, name, at_most=LOOK_AGAIN)
+        return RedlockWaiter(self.clock, self._queue, name, at_most=RETRY_INTERVAL)
 
     def wait_queues(self) -> WaitQueues:
         """Return the wait queues, on one of the masters; on another one each time."""
@@ -336,7 +336,7 @@ class RedlockWaiter(QueuedWaiter):
     def after(self, *, tie: bool) -> float:
         """Return the seconds until the next try: after a ``tie`` soon, and random, unlike those of other waiters."""
         self._ties = min(self._ties + 1, MOST_TIES) if tie else 0
-        return random.uniform(AFTER_A_TIE[0], AFTER_A_TIE[1] * 2 ** (self._ties - 1)) if tie else LOOK_AGAIN
+        return random.uniform(AFTER_A_TIE[0], AFTER_A_TIE[1] * 2 ** (self._ties - 1)) if tie else RETRY_INTERVAL
 
 
 def _granted(answer: Any) -> bool:

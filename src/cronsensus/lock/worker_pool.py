@@ -77,33 +77,33 @@ def end_holding(what: Gone) -> None:
 
 
 def _ask_async(ask: Callable[[], Answer]) -> Future[Answer]:
-    asked: Future[Answer] = Future()
+    future: Future[Answer] = Future()
 
     def act() -> None:
-        if not asked.set_running_or_notify_cancel():
+        if not future.set_running_or_notify_cancel():
             return
         try:
             answer = ask()
         except BaseException as error:  # noqa: BLE001 - it is the caller's
-            asked.set_exception(error)
+            future.set_exception(error)
         else:
-            asked.set_result(answer)
+            future.set_result(answer)
 
     submit_act(act)
-    return asked
+    return future
 
 
-async def on_worker(ask: Callable[[], Answer], in_vain: Callable[[Answer], object] | None = None) -> Answer:
-    """Call ``ask`` on a thread of this pool; if the caller is cancelled, the answer goes to ``in_vain`` there.
+async def on_worker(ask: Callable[[], Answer], on_late_answer: Callable[[Answer], object] | None = None) -> Answer:
+    """Call ``ask`` on a thread of this pool. If the caller is cancelled, ``on_late_answer`` gets the answer.
 
     A cancellation before a thread has begun with ``ask`` withdraws it. ``call_surely`` is for what has to be done.
     """
-    asked = _ask_async(ask)
+    future = _ask_async(ask)
     try:
-        return await asyncio.wrap_future(asked)
+        return await asyncio.wrap_future(future)
     except asyncio.CancelledError:
-        if in_vain is not None:
-            asked.add_done_callback(lambda done: _hand_over(done, in_vain))
+        if on_late_answer is not None:
+            future.add_done_callback(lambda done: _hand_over(done, on_late_answer))
         raise
 
 
@@ -126,10 +126,10 @@ def _retrieve_error(done: asyncio.Future[Answer]) -> None:
         _log.warning("what a cancelled task still had to do failed: %s", error)
 
 
-def _hand_over(done: Future[Answer], in_vain: Callable[[Answer], object]) -> None:
+def _hand_over(done: Future[Answer], on_late_answer: Callable[[Answer], object]) -> None:
     if not done.cancelled() and done.exception() is None:
         answer = done.result()
-        submit_act(lambda: in_vain(answer))
+        submit_act(lambda: on_late_answer(answer))
 
 
 def _in_child() -> None:

@@ -127,11 +127,11 @@ class KeyOf:
             return kwargs
         bound = (self._signature.bind_partial if partly else self._signature.bind)(*args, **kwargs)
         bound.apply_defaults()
-        given = dict(bound.arguments)
+        arguments = dict(bound.arguments)
         for parameter in self._signature.parameters.values():
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-                given.update(given.pop(parameter.name))
-        return given
+                arguments.update(arguments.pop(parameter.name))
+        return arguments
 
     # --- the template -------------------------------------------------------------------------------------------------
 
@@ -168,22 +168,22 @@ class KeyOf:
             for text, following in zip(texts, self._parts[1:], strict=False)
         )
 
-    def _fill_in(self, given: dict[str, Any]) -> tuple[list[str], str]:
+    def _fill_in(self, arguments: dict[str, Any]) -> tuple[list[str], str]:
         texts: list[str] = []
         kinds = ""
         for part in self._parts:
-            value, _ = _FORMATTER.get_field(part.field, (), given)
+            value, _ = _FORMATTER.get_field(part.field, (), arguments)
             self._require_said(part, value)
-            spec = _FORMATTER.vformat(part.spec, (), given) if part.spec else ""
+            spec = _FORMATTER.vformat(part.spec, (), arguments) if part.spec else ""
             kind = next((letter for types, letter in _KINDS if isinstance(value, types)), "s")
             if kind == "c" and not _has_own_text(value):
-                shown: Any = self._spell_container(value, part.field)
+                spelled: Any = self._spell_container(value, part.field)
             else:
-                shown = value
+                spelled = value
                 kind = "s" if part.conversion in {"r", "a"} else kind
-            if shown is value or part.conversion == "a":
-                shown = _FORMATTER.convert_field(shown, part.conversion)
-            text = format(shown, spec)
+            if spelled is value or part.conversion == "a":
+                spelled = _FORMATTER.convert_field(spelled, part.conversion)
+            text = format(spelled, spec)
             if not isinstance(value, str) and _ADDRESS.search(text):
                 raise self._no_text(part.field, value)
             if not text:

@@ -53,7 +53,7 @@ INTERRUPTED = Ending(
     kind="raised",
     error=RunError(type="Interrupted", message="the call was left before it was known how its function ended"),
 )
-AGAIN = 2
+MOST_REPEATS = 2
 """How often a function is run again, as another attempt, after the database rolled its transaction back."""
 
 P = ParamSpec("P")
@@ -219,7 +219,9 @@ class Once(Generic[P, R_co]):
 
     # --- on this thread -----------------------------------------------------------------------------------------------
 
-    def _call_guarded(self, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], *, tries_left: int = AGAIN) -> Any:
+    def _call_guarded(
+        self, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], *, tries_left: int = MOST_REPEATS
+    ) -> Any:
         claims = self._claims()
         ticket = Ticket()
         try:
@@ -269,7 +271,7 @@ class Once(Generic[P, R_co]):
     # --- on an event loop ---------------------------------------------------------------------------------------------
 
     async def _acall_guarded(
-        self, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], *, tries_left: int = AGAIN
+        self, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], *, tries_left: int = MOST_REPEATS
     ) -> Any:
         ticket = Ticket()
         try:

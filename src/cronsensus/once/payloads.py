@@ -147,16 +147,18 @@ class Difference:
 
 def find_difference(given: str | None, recorded: str | None) -> Difference | None:
     """Return how two fingerprints differ; ``None``: they do not, or one cannot be read."""
-    mine, theirs = _read_fingerprint(given), _read_fingerprint(recorded)
-    if mine is None or theirs is None:
+    own, recorded_print = _read_fingerprint(given), _read_fingerprint(recorded)
+    if own is None or recorded_print is None:
         return None
     # A key of another form has other places.
-    kinds = zip(mine[0], theirs[0], strict=True) if len(mine[0]) == len(theirs[0]) else ()
+    kinds = zip(own[0], recorded_print[0], strict=True) if len(own[0]) == len(recorded_print[0]) else ()
     places = tuple(place for place, (kind, other) in enumerate(kinds) if kind != other)
-    names = tuple(sorted(name for name in mine[1].keys() & theirs[1].keys() if mine[1][name] != theirs[1][name]))
+    names = tuple(
+        sorted(name for name in own[1].keys() & recorded_print[1].keys() if own[1][name] != recorded_print[1][name])
+    )
     if not places and not names:
         return None
-    return Difference(places, names, tuple(sorted(mine[1])), tuple(sorted(theirs[1])))
+    return Difference(places, names, tuple(sorted(own[1])), tuple(sorted(recorded_print[1])))
 
 
 def _read_fingerprint(text: str | None) -> tuple[str, dict[str, str]] | None:

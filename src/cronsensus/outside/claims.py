@@ -34,7 +34,7 @@ from cronsensus.model.occurrence import Claim, Settled
 from cronsensus.model.session import SessionView
 from cronsensus.model.step import Step, Want
 from cronsensus.outside.background_queue import BackgroundQueue
-from cronsensus.outside.owned_claim import AGAIN, WATCH, OwnedClaim, Ticket
+from cronsensus.outside.owned_claim import CHECK_INTERVAL, RETRY_INTERVAL, OwnedClaim, Ticket
 from cronsensus.outside.reconciling import Reconciliation
 from cronsensus.process.interrupts import Event
 from cronsensus.process.logger import Logger
@@ -239,7 +239,7 @@ class OutsideClaims:
         with self._lock:
             self._held[claim.id, claim.token] = owned
         ticket.held = owned
-        self._host.add_resource(owned, WATCH)
+        self._host.add_resource(owned, CHECK_INTERVAL)
         self._monitor.monitor_lease(owned)
         return owned, ticket
 
@@ -294,7 +294,7 @@ class OutsideClaims:
                         self.record_later(owned)
                     raise
             Event().wait(pause)
-            pause = min(AGAIN, pause * 2)
+            pause = min(RETRY_INTERVAL, pause * 2)
         answers = {(settled_end.id, settled_end.token): settled_end for settled_end in settled}
         for owned, end in ends.items():
             answer = answers[end.id, end.token]
@@ -311,7 +311,7 @@ class OutsideClaims:
 
     def record_later(self, owned: OwnedClaim) -> None:
         """Record a claim's end later, as soon as the store can be used."""
-        self._host.add_resource(owned, AGAIN)
+        self._host.add_resource(owned, RETRY_INTERVAL)
 
     def note_owner_gone(self, ticket: Ticket) -> None:
         """Record that an owner is gone, and end the claim that it left behind. Quick if there is none."""

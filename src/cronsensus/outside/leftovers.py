@@ -20,11 +20,11 @@ from cronsensus.process.logger import Logger
 
 _log = Logger("cronsensus.outside")
 
-LOOK = 1.0
+LOOK_INTERVAL = 1.0
 """Seconds between two looks while others hold runs."""
-GLANCE = 0.2
+PROCESS_CHECK_INTERVAL = 0.2
 """Seconds between two looks at the processes of this host, which do not call the store."""
-MOST = 5
+MOST_CLAIMS = 5
 """Most claims in one step, so that other processes get their part."""
 
 
@@ -95,10 +95,10 @@ class Leftovers:
 
     def _wait_for_next(self) -> None:
         """Wait for the next look; less, if a process of this host is gone meanwhile."""
-        until = self._claims.clock.monotonic() + LOOK
+        until = self._claims.clock.monotonic() + LOOK_INTERVAL
         while not self._closed and (seconds_left := until - self._claims.clock.monotonic()) > 0:
             self._wake.clear()
-            self._wake.wait(min(seconds_left, GLANCE))
+            self._wake.wait(min(seconds_left, PROCESS_CHECK_INTERVAL))
             if any(self._claims.is_gone(session) for session in self._others):
                 return
 
@@ -119,7 +119,7 @@ class Leftovers:
         reclaimed = store.reclaim(dead) if dead or overdue else []
         has_backlog = view.backlog
         if (reclaimed or has_backlog) and (functions := self._functions()):
-            for owned, ticket in self._claims.take_pending(functions, MOST):
+            for owned, ticket in self._claims.take_pending(functions, MOST_CLAIMS):
                 self._take_over(owned, ticket)
         if self._pruning.is_due():
             self._pruning.prune()

@@ -47,9 +47,9 @@ _log = Logger("cronsensus.outside")
 THREADS = 4
 MOST_AT_ONCE = 200
 """Most requests, and most ends, in a step."""
-ASK_AGAIN = 1.0
+CLOCK_RETRY_INTERVAL = 1.0
 """Seconds between two tries to read the store's clock."""
-CLOSE_AGAIN = 0.2
+CLOSE_RETRY_INTERVAL = 0.2
 """Seconds between two attempts to record the end of a run whose process was killed."""
 NO_TIME = "it has no nominal time, and only times that the program names are run"
 """The reason of an occurrence of such a job that was created in another way."""
@@ -282,7 +282,7 @@ class Outside:
                 continue
             if self._claims.clock.monotonic() >= until:
                 return False
-            Event().wait(CLOSE_AGAIN)
+            Event().wait(CLOSE_RETRY_INTERVAL)
 
     # --- ending runs --------------------------------------------------------------------------------------------------
 
@@ -380,7 +380,7 @@ class Outside:
             seconds = (time - self.now()).total_seconds()
         except StoreError as error:
             _log.debug("the store's clock cannot be read yet: %s", error)
-            self._timer.call_after(ASK_AGAIN, lambda: self.submit_at(time, act))
+            self._timer.call_after(CLOCK_RETRY_INTERVAL, lambda: self.submit_at(time, act))
         else:
             self._timer.call_after(max(seconds, 0.0), lambda: self._background.submit(act))
 
