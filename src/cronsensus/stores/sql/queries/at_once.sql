@@ -42,7 +42,7 @@ FROM closed;
 
 -- name: fire_one [postgres]
 -- types: now bigint, until bigint, moment bigint, lease bigint, decided bigint, following bigint, seen bigint, active bigint, valid bigint, due bigint, expires bigint, nominal bigint, key text, payload text, definition text, serial smallint, priority integer, level bigint, floor bigint
--- Carry out a plan with one occurrence, and start that. Race: another node carries out the same plan, or something begins to wait; the statement before, in the same trip, has locked the job, so this one sees what was committed before, and nothing happens if the plan does not hold. The session is checked again once its row is locked: if it is over by then, this fails, and nothing is written.
+-- Carry out a plan with one occurrence, and start that. Race: another node carries out the same plan, or an occurrence becomes pending; the statement before, in the same trip, has locked the job, so this one sees what was committed before, and writes nothing if something has changed. The session is checked again once its row is locked: if it is over by then, this fails, and nothing is written.
 WITH clock AS MATERIALIZED (SELECT :now AS now, :until AS until),
 unchanged AS MATERIALIZED (
     SELECT s.node, clock.now
@@ -87,7 +87,7 @@ FROM unchanged LEFT JOIN new_run ON TRUE;
 
 -- name: enqueue_one [postgres]
 -- types: job bigint, job_name text, definition text, key text, origin text, serial smallint, priority integer, level bigint, payload text, now bigint
--- Create an occurrence that is due now. Race: another caller has the key; the unique key of (job, key) admits only one, and where it stands already nothing is written. The job is retired or defined anew in this moment; it is not locked, because the key may be in a transaction of a user's that stays open, so a run of the old definition may be made, and that of a retired job is cancelled later.
+-- Create an occurrence that is due now. Race: another caller has the key; the unique key of (job, key) admits only one, and if it exists nothing is written. The job is retired or defined anew in this moment; it is not locked, because the key may be in a transaction of a user's that stays open, so a run of the old definition may be made, and that of a retired job is cancelled later.
 WITH unchanged_job AS MATERIALIZED (
     SELECT j.id FROM cronsensus_jobs AS j
     WHERE j.id = :job AND j.namespace = :space AND j.name = :job_name AND j.retired_at IS NULL
@@ -102,7 +102,7 @@ RETURNING id, created_at;
 
 -- name: claim_due [postgres]
 -- types: now bigint, until bigint, moment bigint, begun bigint, lease bigint, size bigint, floor bigint
--- Start all that is due, if it is no more than the size, of known definitions, in no turn and not expired. Race: two nodes take some; what another transaction has locked is passed over, and each row is checked again once it is locked, by the part that locks it. The session is checked again once its row is locked, last: if it is over by then, this fails, and nothing is written.
+-- Start all due occurrences, if there are no more than the size, all of known definitions, none subject to overlap and none expired. Race: two nodes claim; rows that another transaction has locked are skipped, and each row is checked again once it is locked, by the part that locks it. The session is checked again once its row is locked, last: if it is over by then, this fails, and nothing is written.
 WITH RECURSIVE clock AS MATERIALIZED (SELECT :now AS now, :until AS until),
 {part: levels},
 candidates AS MATERIALIZED (

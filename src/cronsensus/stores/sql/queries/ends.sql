@@ -47,7 +47,7 @@ WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = co
 
 -- name: snooze_runs
 -- rows: due bigint, new_reason text, new_note text, occurrence bigint, claim_token bigint
--- Make occurrences pending again without counting the attempt: they only check a condition again later. They no longer expire. Race: as above.
+-- Make snoozed occurrences pending again, without counting the attempt. They no longer expire. Race: as above.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_at = NULL, progress_done = NULL,
     progress_total = NULL, attempt = o.attempt - 1, expires_at = NULL, fingerprint = NULL, reason = given.new_reason,
@@ -86,7 +86,7 @@ WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = co
 
 -- name: requeue_cut_off_runs
 -- rows: due bigint, new_crashes integer, new_reason text, occurrence bigint, claim_token bigint
--- Make occurrences pending again whose attempt was cut off. Race: its end; the rows are locked, and the condition compares the token.
+-- Make occurrences whose attempt was cut off pending again. Race: its end; the rows are locked, and the condition compares the token.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_at = NULL, progress_done = NULL,
     progress_total = NULL, crashes = given.new_crashes, reason = given.new_reason, reserved = NULL

@@ -51,7 +51,7 @@ SELECT (SELECT c.value FROM cronsensus_counters AS c WHERE c.name = 'identity') 
     (SELECT d.file FROM pragma_database_list AS d WHERE d.name = 'main') AS place;
 
 -- name: definitions_in [mysql]
--- Read, in a transaction of a user's, which store its connection leads to, and which definitions stand there. Race: none, it locks nothing; what is defined anew meanwhile has the old definition's arguments.
+-- Read, in a transaction of a user's, which store its connection leads to, and which definitions it has. Race: none, it locks nothing; a run of a job that is redefined meanwhile has the old arguments.
 SELECT c.value AS store, DATABASE() AS place, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS now, @@innodb_lock_wait_timeout AS patience,
     j.id, j.retired_at, j.digest, j.revision, j.defined_at
 FROM cronsensus_counters AS c
@@ -59,7 +59,7 @@ LEFT JOIN cronsensus_jobs AS j ON j.id IN :jobs
 WHERE c.name = 'identity';
 
 -- name: definitions_in [sqlite]
--- Read the same; which file it is, SQLite says to whoever asks for it, and the clock is the host's. Race: as above.
+-- Read the same; SQLite returns the path of its file, and the clock is the host's. Race: as above.
 SELECT c.value AS store, (SELECT d.file FROM pragma_database_list AS d WHERE d.name = 'main') AS place, 0 AS now, 0 AS patience,
     j.id, j.retired_at, j.digest, j.revision, j.defined_at
 FROM cronsensus_counters AS c
@@ -67,12 +67,12 @@ LEFT JOIN cronsensus_jobs AS j ON j.id IN :jobs
 WHERE c.name = 'identity';
 
 -- name: find_in
--- Read the occurrences of a job that stand under keys, in a transaction of a user's. Race: none, it only tells; the INSERT asks the unique key.
+-- Read the occurrences of a job with some keys, in a user's transaction. Race: none; the INSERT checks the unique key.
 SELECT o.id, o."key", o.state, o.payload FROM cronsensus_occurrences AS o WHERE o.job_id = :job AND o."key" IN :keys;
 
 -- name: insert_in
 -- rows: namespace text, job_id bigint, key text, origin text, serial smallint, priority integer, level bigint, due_at bigint, expires_at bigint, created_at bigint, payload text
--- Create occurrences in a transaction of a user's. Race: another one has a key; the unique key lets this one wait for its end, and fails where it commits.
+-- Create occurrences in a transaction of a user's. Race: another one has a key; the unique key makes this one wait for its end, and fail if it commits.
 INSERT INTO cronsensus_occurrences (namespace, job_id, "key", origin, state, serial, priority, level, due_at, expires_at, attempt,
     crashes, failures, token, created_at, payload)
 {values: given.namespace, given.job_id, given.key, given.origin, 'pending', given.serial, given.priority, given.level, given.due_at, given.expires_at, 0, 0, 0, 0, given.created_at, given.payload};

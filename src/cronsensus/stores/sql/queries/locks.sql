@@ -15,7 +15,7 @@ WHERE namespace = :space AND name = :lock AND place = :place AND token = :token 
             AND s.lease_until > :moment))
 
 -- name: look_at_lock
--- Count the holders of a lock, and read the smallest of their limits and whether a session is alive. Race: none is kept out; the answer says only whether a try is worth it.
+-- Count the holders of a lock, and read the smallest of their limits and whether a session is alive. Race: others write meanwhile; the answer only says whether a try is worth it.
 SELECT count(*) AS held, min(l.most) AS most,
     CASE WHEN EXISTS (SELECT 1 FROM cronsensus_sessions AS s WHERE s.id = :session AND s.namespace = :space
         AND s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment) THEN 1 ELSE 0 END AS alive
@@ -34,7 +34,7 @@ ORDER BY l.place
 -- name: insert_place
 -- types: space text, lock text
 -- rows: place integer, holder text, boot text
--- Make a place of a lock, not granted yet: overdue, and under token 0. Race: several make it; the primary key admits only one, and the others wait for that one's commit.
+-- Insert a place of a lock, not granted yet: overdue, and with token 0. Race: several insert it; the primary key admits only one, and the others wait for that one's commit.
 INSERT INTO cronsensus_locks (namespace, name, place, holder, token, acquired_at, lease_until, epoch)
 {values: :space, :lock, given.place, given.holder, 0, 0, 0, given.boot}
 {absent: namespace, name, place};
@@ -47,7 +47,7 @@ SET holder = :holder, session = :session, token = {last_token}, acquired_at = :n
 WHERE namespace = :space AND name = :lock AND place = :place AND token = :seen_token;
 
 -- name: extend_lock
--- Set the lease of a granted place. Race: it is freed, or granted again; the condition asks for token and holder. A token alone may have been given twice, by a server whose clock lags behind that of the one that it replaced.
+-- Set the lease of a granted place. Race: it is freed, or granted again; the condition compares token and holder. A token alone may have been given twice, by a server whose clock lags behind that of the one that it replaced.
 UPDATE cronsensus_locks
 SET lease_until = :until
 {part: where_still_held};
@@ -58,7 +58,7 @@ DELETE FROM cronsensus_locks
 {part: where_still_held};
 
 -- name: delete_place
--- Take a place away. Race: none, it is locked.
+-- Delete a place. Race: none, it is locked.
 DELETE FROM cronsensus_locks WHERE namespace = :space AND name = :lock AND place = :place;
 
 -- name: locks

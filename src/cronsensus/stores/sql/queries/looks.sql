@@ -96,7 +96,7 @@ WHERE j.namespace = :space AND j.wake_at <= :until AND {part: of_partition}
 
 -- name: look
 -- types: now bigint, never bigint
--- Read which jobs are due, what waits, whether anything is parked, which sessions hold runs and which take turns, and the clock. One row for each session that takes turns, one for each that holds runs (which may be the same), one without when there is none. Sessions that are not nodes and hold no run are not read. Race: none is kept out; the answer is compared again before anything is done by it.
+-- Read which jobs are due, what is pending, whether anything is parked, which sessions are live nodes and which hold runs, and the clock. There is one row for each live node, one for each session that holds runs (which may be the same), and a single row without a session if there are none. Sessions that are not nodes and hold no run are not read. Race: others write meanwhile; whoever acts on the answer compares it again.
 {part: clock} {part: levels}
 SELECT seen.*, watched.*
 FROM (
@@ -124,11 +124,11 @@ LEFT JOIN (
 ORDER BY watched.number;
 
 -- name: due_jobs
--- Read the jobs that are due, those that have been so for longest first. MySQL may number by steps (Galera, group replication), which the golden ratio spreads over partitions and a remainder does not. Race: a job is fired after the look that counted it; then this finds less, and the look is made again.
+-- Read the due jobs, the most overdue first. MySQL may number by steps (Galera, group replication): the golden ratio spreads such numbers over partitions, a remainder would not. Race: a job is fired after the look that counted it; then this finds fewer, and the look is repeated.
 {part: due_jobs} ORDER BY j.wake_at, j.id LIMIT :size;
 
 -- name: newest_due_jobs
--- Read the jobs that have become due last. Race: as above.
+-- Read the jobs that became due last. Race: as above.
 {part: due_jobs} ORDER BY j.wake_at DESC, j.id DESC LIMIT :size;
 
 -- name: pauses_after

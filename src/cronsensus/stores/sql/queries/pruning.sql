@@ -29,7 +29,7 @@ SELECT STRAIGHT_JOIN
 
 -- name: earliest_dependent
 -- types: never bigint
--- Read when the earliest parked dependent was created: its upstreams are needed. Race: one is created meanwhile; what it needs is too young to be pruned.
+-- Read when the earliest parked downstream run was created: its upstreams are needed. Race: one is created meanwhile; what it needs is too young to be pruned.
 SELECT min(o.created_at) AS created_at
 FROM cronsensus_occurrences AS o {index: parked}
 WHERE o.namespace = :space AND o.parked_on IS NOT NULL AND o.state = 'pending' AND +o.due_at = :never
@@ -50,7 +50,7 @@ LIMIT :size;
 
 -- name: old_ranges
 -- types: before bigint, now bigint, waiting_since bigint, least bigint, most bigint, size bigint
--- Find ranges of times that ended as long ago. Race: none, a range never changes.
+-- Find verdict ranges that ended as long ago. Race: none, a range never changes.
 SELECT v.id, v.job_id, v."last", CASE WHEN v."last" >= {part: needed_from} THEN 1 ELSE 0 END AS needed
 FROM cronsensus_jobs AS j
 JOIN cronsensus_verdicts AS v ON v.job_id = j.id
@@ -61,7 +61,7 @@ LIMIT :size;
 
 -- name: jobs_with_old
 -- types: before bigint, now bigint, waiting_since bigint, least bigint, most bigint
--- Find jobs with an occurrence that ended as long ago, and the limits for each; a seek in the index for each job. Race: none, a final state has no exit.
+-- Find jobs with an occurrence that ended as long ago, and the bounds for each job; one index seek per job. Race: none, a final state has no exit.
 SELECT j.id, {part: prune_before} AS ended, {part: needed_from} AS needed_from, j.watermark
 FROM (SELECT o.job_id, min(o.finished_at) AS ended FROM cronsensus_occurrences AS o {index: final}
     WHERE o.finished_at IS NOT NULL GROUP BY o.job_id) AS earliest
@@ -200,7 +200,7 @@ ORDER BY j.id
 {for_update};
 
 -- name: jobs_with_rows
--- Find jobs that still have an occurrence or a range. Race: the jobs are locked by the statement before, so none is added meanwhile.
+-- Find jobs that still have an occurrence or a verdict range. Race: the jobs are locked by the statement before, so none is added meanwhile.
 SELECT o.job_id FROM cronsensus_occurrences AS o WHERE o.job_id IN :ids
 UNION
 SELECT v.job_id FROM cronsensus_verdicts AS v WHERE v.job_id IN :ids;

@@ -80,7 +80,7 @@ WHERE id = :session AND namespace = :space AND ended_at IS NULL AND epoch = :boo
     AND (lease_until > :moment OR lease_until = :until);
 
 -- name: drain
--- Ask a session to take nothing new. Race: its end; the condition checks whether it is alive.
+-- Ask a session to claim nothing new. Race: its end; the condition checks whether it is alive.
 UPDATE cronsensus_sessions SET draining = 1
 WHERE id = :session AND namespace = :space AND ended_at IS NULL AND epoch = :boot AND lease_until > :moment;
 
@@ -129,7 +129,7 @@ SELECT {part: run_with_job}
 {for_update};
 
 -- name: lock_cut_off
--- Lock occurrences that are to be cut off, and read them. Race: a takeover; token and session are compared after the lock.
+-- Lock occurrences whose attempt is to be cut off, and read them. Race: a takeover; token and session are compared after the lock.
 SELECT {part: run_with_job}
 FROM cronsensus_occurrences AS o {by_id}
 WHERE o.id IN :ids AND o.namespace = :space
