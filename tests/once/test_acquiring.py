@@ -244,8 +244,8 @@ def test_abandoned_wait_gives_back_only_its_own_claim(claims, running):
 # --- one wait ---------------------------------------------------------------------------------------------------------
 
 
-def waiting(claims: Fake, running: Occurrence, patience: float | None = None, called_off: Any = None) -> _Waiting:
-    made = _Waiting(claims, running, patience, called_off)  # type: ignore[arg-type]
+def waiting(claims: Fake, running: Occurrence, patience: float | None = None, should_stop: Any = None) -> _Waiting:
+    made = _Waiting(claims, running, patience, should_stop)  # type: ignore[arg-type]
     claims.told.clear()
     return made
 
@@ -278,7 +278,7 @@ def test_holder_is_read_again_only_when_it_may_have_changed(claims, running, vie
 
 def news(wait: _Waiting, claims: Fake, told: Callable[[], bool] = bool) -> list[float]:
     pauses: list[float] = []
-    talk(wait.for_news(), claims, pauses=pauses, told=told)
+    talk(wait.wait_for_reason(), claims, pauses=pauses, told=told)
     return pauses
 
 

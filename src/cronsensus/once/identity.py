@@ -18,14 +18,14 @@ from cronsensus.declared.functions import Function
 from cronsensus.model.job import LONGEST_NAME
 
 
-def identity_of(looked_at: Function) -> str:
+def identity_of(inspected: Function) -> str:
     """Return module, name and parameters of a function as one text; no node registers a function under such a name."""
-    plain: Any = looked_at.registered.function
+    plain: Any = inspected.registered.function
     while isinstance(plain, functools.partial):
         plain = plain.func
     plain = inspect.unwrap(plain)
-    name = getattr(plain, "__qualname__", None) or looked_at.name
-    signature = looked_at.signature
+    name = getattr(plain, "__qualname__", None) or inspected.name
+    signature = inspected.signature
     parameters = "…" if signature is None else ", ".join(signature.parameters)
     text = f"{_module_of(plain)}.{name}({parameters})"
     text = "".join(one if one.isprintable() else "?" for one in text)

@@ -35,7 +35,7 @@ from cronsensus.model.states import State
 from cronsensus.node.executors.result import describe_error
 from cronsensus.node.run import BaseRun, current_run, enter_run
 from cronsensus.node.run_transaction import UNCOMMITTED
-from cronsensus.once.acquiring import Got, acquire, release_claim
+from cronsensus.once.acquiring import AcquireResult, acquire, release_claim
 from cronsensus.once.call_key import CallKey
 from cronsensus.once.choices import OnBusy, OnError
 from cronsensus.once.claims import FREED, Claims
@@ -68,17 +68,17 @@ RecordedKeyOf = Callable[[tuple[Any, ...], dict[str, Any]], str]
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class BusyPolicy:
     """What a call does while another call has the key.
 
     Attributes:
         patience: seconds to wait for the other call; ``None``: no limit.
-        called_off: whether to stop waiting.
+        should_stop: whether to stop waiting.
     """
 
     on_busy: OnBusy
     patience: float | None
-    called_off: Callable[[], bool] | None = None
+    should_stop: Callable[[], bool] | None = None
 
 
 _OF_TASKS = ("delay", "apply_async", "send", "enqueue", "s", "si", "signature")
@@ -103,7 +103,7 @@ class Once(Generic[P, R_co]):
         *,
         spec: Callable[[], JobSpec],
         claims: Callable[[], Claims],
-        wanted: CallKeyOf,
+        call_key_of: CallKeyOf,
         on_busy: OnBusy,
         on_error: OnError,
         transaction: bool = False,
@@ -116,13 +116,13 @@ class Once(Generic[P, R_co]):
         self.name: str = spec().name
         self._spec = spec
         self._claims = claims
-        self._wanted = wanted
-        self._recorded = recorded or (lambda args, kwargs: self._wanted(self._spec(), args, kwargs).key)
+        self._call_key_of = call_key_of
+        self._recorded = recorded or (lambda args, kwargs: self._call_key_of(self._spec(), args, kwargs).key)
         self._types = Types(function)
         self._on_error = on_error
         self._transaction = transaction
         patience = 0.0 if on_busy != "wait" else None if wait_for is None else wait_for.total_seconds()
-        self._how = How(on_busy, patience)
+        self._how = BusyPolicy(on_busy, patience)
         if transaction:
             # Frameworks read the signature to know what to pass, and callers do not pass the connection.
             with contextlib.suppress(ValueError, TypeError):
@@ -146,7 +146,7 @@ class Once(Generic[P, R_co]):
         """
         return cast("R_co", self.call(self._how, args, kwargs))
 
-    def call(self, how: How, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def call(self, how: BusyPolicy, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         """Call it; ``how`` is what to do if the key is running."""
         if self.is_async:
             return self._acall_guarded(how, args, kwargs or {})
@@ -220,7 +220,7 @@ class Once(Generic[P, R_co]):
     # --- on this thread -----------------------------------------------------------------------------------------------
 
     def _call_guarded(
-        self, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], *, tries_left: int = MOST_REPEATS
+        self, how: BusyPolicy, args: tuple[Any, ...], kwargs: dict[str, Any], *, tries_left: int = MOST_REPEATS
     ) -> Any:
         claims = self._claims()
         ticket = Ticket()
@@ -230,11 +230,17 @@ class Once(Generic[P, R_co]):
             claims.note_owner_gone(ticket)
 
     def _call_with(  # noqa: PLR0917 - it is one call
-        self, ticket: Ticket, claims: Claims, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], tries_left: int
+        self,
+        ticket: Ticket,
+        claims: Claims,
+        how: BusyPolicy,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        tries_left: int,
     ) -> Any:
         outer_claims = _chain.get()
         call_key = self._asked_for(claims, how, args, kwargs, outer_claims, _key_of_run(current_run()))
-        flow = acquire(claims, call_key, ticket, how.patience, how.called_off, _names_of_held(outer_claims, claims))
+        flow = acquire(claims, call_key, ticket, how.patience, how.should_stop, _names_of_held(outer_claims, claims))
         outcome = drive_flow(
             flow,
             f"{self.name}(), which is being run under the key {call_key.key!r},",
@@ -271,7 +277,7 @@ class Once(Generic[P, R_co]):
     # --- on an event loop ---------------------------------------------------------------------------------------------
 
     async def _acall_guarded(
-        self, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], *, tries_left: int = MOST_REPEATS
+        self, how: BusyPolicy, args: tuple[Any, ...], kwargs: dict[str, Any], *, tries_left: int = MOST_REPEATS
     ) -> Any:
         ticket = Ticket()
         try:
@@ -284,7 +290,7 @@ class Once(Generic[P, R_co]):
                     submit_act(partial(ticket.held.claims.note_owner_gone, ticket))
 
     async def _acall_with(
-        self, ticket: Ticket, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], tries_left: int
+        self, ticket: Ticket, how: BusyPolicy, args: tuple[Any, ...], kwargs: dict[str, Any], tries_left: int
     ) -> Any:
         claims = await on_worker(self._claims)
         # Context variables, which the threads of ``on_worker`` do not have.
@@ -292,7 +298,7 @@ class Once(Generic[P, R_co]):
         call_key = await on_worker(
             partial(self._asked_for, claims, how, args, kwargs, outer_claims, _key_of_run(outer))
         )
-        flow = acquire(claims, call_key, ticket, how.patience, how.called_off, _names_of_held(outer_claims, claims))
+        flow = acquire(claims, call_key, ticket, how.patience, how.should_stop, _names_of_held(outer_claims, claims))
         outcome = await adrive_flow(flow, lambda answer: release_claim(answer, claims))
         if not isinstance(outcome, OwnedClaim):
             return self._recorded_answer(call_key, outcome, how.on_busy)
@@ -329,7 +335,7 @@ class Once(Generic[P, R_co]):
     def _asked_for(  # noqa: PLR0917 - it is one call
         self,
         claims: Claims,
-        how: How,
+        how: BusyPolicy,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         outer_claims: tuple[OwnedClaim, ...],
@@ -337,7 +343,7 @@ class Once(Generic[P, R_co]):
     ) -> CallKey:
         if self._transaction and not claims.store.capabilities.transactional_finish:
             raise no_transactions(claims.store.capabilities.name)
-        call_key = self._wanted(self._spec(), args, kwargs)
+        call_key = self._call_key_of(self._spec(), args, kwargs)
         held_names = _names_of_held(outer_claims, claims)
         if call_key.name == outer_key or (how.patience != 0 and call_key.name in held_names):
             through = (
@@ -357,7 +363,7 @@ class Once(Generic[P, R_co]):
         _chain.set((*outer_claims, owned))
         owned.begun = True
 
-    def _recorded_answer(self, call_key: CallKey, occurrence: Got, on_busy: OnBusy) -> Any:
+    def _recorded_answer(self, call_key: CallKey, occurrence: AcquireResult, on_busy: OnBusy) -> Any:
         """Return the recorded result, or raise if there is none."""
         if occurrence is None:
             _log.info("%s: %s is not run: it is pruned, or the function is paused", self.name, call_key.key)
