@@ -147,18 +147,16 @@ class Difference:
 
 def find_difference(given: str | None, recorded: str | None) -> Difference | None:
     """Return how two fingerprints differ; ``None``: they do not, or one cannot be read."""
-    own, recorded_print = _read_fingerprint(given), _read_fingerprint(recorded)
-    if own is None or recorded_print is None:
+    own, stored = _read_fingerprint(given), _read_fingerprint(recorded)
+    if own is None or stored is None:
         return None
     # A key of another form has other places.
-    kinds = zip(own[0], recorded_print[0], strict=True) if len(own[0]) == len(recorded_print[0]) else ()
+    kinds = zip(own[0], stored[0], strict=True) if len(own[0]) == len(stored[0]) else ()
     places = tuple(place for place, (kind, other) in enumerate(kinds) if kind != other)
-    names = tuple(
-        sorted(name for name in own[1].keys() & recorded_print[1].keys() if own[1][name] != recorded_print[1][name])
-    )
+    names = tuple(sorted(name for name in own[1].keys() & stored[1].keys() if own[1][name] != stored[1][name]))
     if not places and not names:
         return None
-    return Difference(places, names, tuple(sorted(own[1])), tuple(sorted(recorded_print[1])))
+    return Difference(places, names, tuple(sorted(own[1])), tuple(sorted(stored[1])))
 
 
 def _read_fingerprint(text: str | None) -> tuple[str, dict[str, str]] | None:

@@ -63,7 +63,7 @@ class _Spans:
 
 
 class Store(Backend):
-    """Where jobs, occurrences, sessions, locks and the ledger live.
+    """Keeps jobs, occurrences, sessions, locks and the ledger.
 
     A public verb checks its arguments, returns at once if there is nothing to do, opens its tracing span, and calls the
     back end's method: the same name with an underscore. The contract of both stands here.

@@ -74,15 +74,15 @@ class PostgresDialect(Dialect):
         self._clock = clock
         self.server_epoch = _SERVER if clock is None else _INJECTED
         self._queries = queries_of("postgres", schema=url.schema)
-        asks = "" if clock is not None else f"; {_CLOCK}"
-        local = "".join(f"; {one}" for one in connection_settings(url, local=True))
+        read_clock = "" if clock is not None else f"; {_CLOCK}"
+        local_settings = "".join(f"; {setting}" for setting in connection_settings(url, local=True))
         self._begin = {
-            (text, pooled): text + (local if pooled else "") + asks
+            (text, pooled): text + (local_settings if pooled else "") + read_clock
             for text in (_READ, _WRITE)
             for pooled in (False, True)
         }
-        self._local = [Part(compile_text(one), []) for one in connection_settings(url, local=True)]
-        self._begin_for_user_code = f"{_WRITE}; {_NOT_IDLE_FOR_EVER}{asks}"
+        self._local = [Part(compile_text(setting), []) for setting in connection_settings(url, local=True)]
+        self._begin_for_user_code = f"{_WRITE}; {_NOT_IDLE_FOR_EVER}{read_clock}"
 
     @property
     def is_pooled(self) -> bool:
@@ -253,21 +253,21 @@ class PostgresDialect(Dialect):
         """Send statements in a single trip; with a libpq before 14 in a trip each."""
         driver = driver_of(connection)
         parts = [part_of(pending, self.url.schema) for pending in queue if not pending.behind]
-        behind = [part_of(pending, self.url.schema) for pending in queue if pending.behind]
-        ahead: list[Part] = []
+        after_commit = [part_of(pending, self.url.schema) for pending in queue if pending.behind]
+        begin_parts: list[Part] = []
         if begin:
             driver.patience = patience_seconds(self.url)
-            ahead = [_BEGIN_PARTS[begin], *(self._local if driver.pooled else ())]
+            begin_parts = [_BEGIN_PARTS[begin], *(self._local if driver.pooled else ())]
             if self._clock is None:
-                ahead.append(_CLOCK_PART)
+                begin_parts.append(_CLOCK_PART)
         asked_at = PATIENCE.monotonic()
-        together = run_together if has_pipeline() else run_one_by_one
-        found = together(driver, [*ahead, *parts, *([_COMMIT_PART] if commit else ()), *behind])
+        run_parts = run_together if has_pipeline() else run_one_by_one
+        answers = run_parts(driver, [*begin_parts, *parts, *([_COMMIT_PART] if commit else ()), *after_commit])
         if not begin:
             return None
         if self._clock is not None:
             return self.read_clocks(connection)
-        now = found[len(ahead) - 1][0][0]
+        now = answers[len(begin_parts) - 1][0][0]
         return Reading(now, now, _SERVER, asked_at)
 
     # --- errors and settings ------------------------------------------------------------------------------------------
