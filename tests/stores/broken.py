@@ -1134,7 +1134,7 @@ class AcquiresWhatPlansDecide(BrokenStore):
     rejected_by = "test_the_times_of_a_trigger_are_not_to_be_had"
 
     @staticmethod
-    def _has_other_keeper(job: JobRow, time: datetime) -> bool:
+    def _is_named_elsewhere(job: JobRow, time: datetime) -> bool:
         return True
 
 

@@ -28,13 +28,13 @@ def identity_of(inspected: Function) -> str:
     signature = inspected.signature
     parameters = "…" if signature is None else ", ".join(signature.parameters)
     text = f"{_module_of(plain)}.{name}({parameters})"
-    text = "".join(one if one.isprintable() else "?" for one in text)
+    text = "".join(character if character.isprintable() else "?" for character in text)
     return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 2]}…)"
 
 
-def is_same_function(one: str, other: str) -> bool:
+def is_same_function(identity: str, other: str) -> bool:
     """Return whether two may be the same: a script's module is ``tasks`` to itself, and ``shop.tasks`` to others."""
-    return one == other or one.endswith(f".{other}") or other.endswith(f".{one}")
+    return identity == other or identity.endswith(f".{other}") or other.endswith(f".{identity}")
 
 
 def _module_of(function: Callable[..., Any]) -> str:
@@ -53,5 +53,5 @@ def _digest_code(code: CodeType | None) -> str:
     """Return a text that distinguishes two functions that were typed in (``python -c``)."""
     if code is None:
         return "typed in"
-    constants = [one for one in code.co_consts if not isinstance(one, CodeType)]
+    constants = [constant for constant in code.co_consts if not isinstance(constant, CodeType)]
     return hashlib.blake2b(repr((code.co_code, code.co_names, constants)).encode(), digest_size=4).hexdigest()

@@ -408,9 +408,9 @@ class Outside:
 
     def _record_ends(self) -> None:
         try:
-            while ended := self._take_ended():
+            while ended_runs := self._take_ended():
                 by_session: dict[str, list[Won]] = defaultdict(list)
-                for won in ended:
+                for won in ended_runs:
                     by_session[won.claim.session].append(won)
                 for ends_of_session in by_session.values():
                     self._settle_together(ends_of_session)
@@ -425,11 +425,11 @@ class Outside:
             self._is_recording = bool(ended)
         return ended
 
-    def _settle_together(self, ended: Sequence[Won]) -> None:
+    def _settle_together(self, ended_runs: Sequence[Won]) -> None:
         """Record the ends of a session's runs. A result that the store refuses, because it came too late, is logged."""
         try:
-            settled = self._claims.settle_all({won.held: won.held.left_end() for won in ended})
-            for won, answer in zip(ended, settled, strict=True):
+            settled = self._claims.settle_all({won.held: won.held.left_end() for won in ended_runs})
+            for won, answer in zip(ended_runs, settled, strict=True):
                 if not answer.accepted:
                     _log.warning(
                         "the result of %s was refused: this process could not renew its session in time, and "
@@ -437,15 +437,15 @@ class Outside:
                         won,
                     )
         except StoreError as error:
-            for won in ended:  # the claim keeps its end
+            for won in ended_runs:  # the claim keeps its end
                 _log.warning("the end of %s could not be recorded yet, and is tried again: %s", won, error)
         except LeaseLost as error:
-            for won in ended:
+            for won in ended_runs:
                 _log.warning("the result of %s was refused: %s", won, error)
                 won.held.report_recorded(accepted=False)
         except Exception:  # noqa: BLE001 - logged; the claims keep their ends
-            _log.exception("a mistake in cronsensus; please report it. %d ends are tried again", len(ended))
-        for won in ended:
+            _log.exception("a mistake in cronsensus; please report it. %d ends are tried again", len(ended_runs))
+        for won in ended_runs:
             self._drop_claim(won)
 
     def _take_over(self, claim: OwnedClaim, ticket: Ticket) -> None:

@@ -40,26 +40,26 @@ def search_latest(
         low = top - step if step < top - bottom else bottom
         if low >= top:
             return None
-        found = next_after(low)
-        if found is not None and found <= top:
+        latest = next_after(low)
+        if latest is not None and latest <= top:
             break
         if low == bottom:
             return None
         quiet_from = low
         step *= 8
     while True:
-        following = next_after(found)
+        following = next_after(latest)
         if following is None or following > top:
-            return found
-        found = following
-        middle = found + (quiet_from - found) // 2
-        if middle <= found:
+            return latest
+        latest = following
+        middle = latest + (quiet_from - latest) // 2
+        if middle <= latest:
             continue
         beyond = next_after(middle)
         if beyond is None or beyond > top:
             quiet_from = middle
         else:
-            found = beyond
+            latest = beyond
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,11 +129,11 @@ class Trigger(ABC):
         """
         if not self.walls:
             return self
-        given: dict[str, Any] = {name: at_wall(getattr(self, name), zone, name) for name in self.walls}
-        start, end = (given.get(name, getattr(self, name, None)) for name in ("start", "end"))
+        instants_of_walls: dict[str, Any] = {name: at_wall(getattr(self, name), zone, name) for name in self.walls}
+        start, end = (instants_of_walls.get(name, getattr(self, name, None)) for name in ("start", "end"))
         if start is not None and end is not None and end < start:
             raise InvalidTrigger(f"end={end.isoformat()} is before start={start.isoformat()}; write a later end")
-        return replace(self, **given, walls=())
+        return replace(self, **instants_of_walls, walls=())
 
     def delay_for(self, job: str, scheduled_for: datetime) -> timedelta:
         """Return by how much ``jitter`` delays this occurrence: 0 or more, less than ``jitter``.

@@ -187,14 +187,16 @@ class JobVerbs(Handle):
         row, watermark = self._living_job(rewind.job), rewind.watermark
         if row.paused_at is not None or (row.watermark, row.revision) != (rewind.watermark_seen, rewind.revision):
             return False
-        cut = {one.id: one for one in rewind.cut}
-        row.ranges = [cut.get(one.id, one) for one in row.ranges if one.range.first <= watermark]
-        withdrawn = [one for time, occurrences in row.nominal.items() if time > watermark for one in occurrences]
-        for one in withdrawn:
-            if one.state is State.PENDING and one.origin is Origin.SCHEDULE and one.attempt == 0:
-                self._space.delete_run(one)
+        cut = {entry.id: entry for entry in rewind.cut}
+        row.ranges = [cut.get(entry.id, entry) for entry in row.ranges if entry.range.first <= watermark]
+        withdrawn = [entry for time, occurrences in row.nominal.items() if time > watermark for entry in occurrences]
+        for entry in withdrawn:
+            if entry.state is State.PENDING and entry.origin is Origin.SCHEDULE and entry.attempt == 0:
+                self._space.delete_run(entry)
         row.pauses = [
-            replace(one, end=min(one.end or watermark, watermark)) for one in row.pauses if one.start <= watermark
+            replace(entry, end=min(entry.end or watermark, watermark))
+            for entry in row.pauses
+            if entry.start <= watermark
         ]
         row.eras = list(rewind.eras)
         row.watermark = watermark

@@ -43,9 +43,9 @@ class MaintenanceVerbs(Handle):
         deleted = needed = 0
         dependent_since = min((row.created_at for row in self._parked_dependents()), default=None)
         for job in self._space.jobs_by_id.values():
-            kept = job.spec.policies.keep
-            needed_from = None if dependent_since is None else dependent_since - kept
-            pruned = self._prune_job(job, before or now - kept, needed_from, limit - deleted, spare=before is None)
+            keep_time = job.spec.policies.keep
+            needed_from = None if dependent_since is None else dependent_since - keep_time
+            pruned = self._prune_job(job, before or now - keep_time, needed_from, limit - deleted, spare=before is None)
             deleted, needed = deleted + pruned, needed + pruned.needed
             if deleted >= limit:
                 break

@@ -261,7 +261,7 @@ class RoundVerbs(Handle):
             return NotWon.UNKNOWN
         if scheduled_for is not None and job.horizon is not None and scheduled_for <= job.horizon:
             return NotWon.PRUNED
-        if scheduled_for is not None and not self._has_other_keeper(job, scheduled_for):
+        if scheduled_for is not None and not self._is_named_elsewhere(job, scheduled_for):
             return NotWon.LOST
         occurrence = job.keys.get(key)
         if occurrence is not None and scheduled_for is None and self._is_past_keep(occurrence, now):
@@ -296,7 +296,7 @@ class RoundVerbs(Handle):
     ) -> Claim | NotWon:
         if time - now > MOST_EARLY:
             return NotWon.EARLY
-        if (job.horizon is not None and time <= job.horizon) or not self._has_other_keeper(job, time):
+        if (job.horizon is not None and time <= job.horizon) or not self._is_named_elsewhere(job, time):
             return NotWon.LOST
         key = scheduled_key(time)
         occurrence = job.keys.get(key)
@@ -325,7 +325,7 @@ class RoundVerbs(Handle):
         return row.finished_at is not None and row.finished_at < now - row.job.spec.policies.keep
 
     @staticmethod
-    def _has_other_keeper(job: JobRow, time: datetime) -> bool:
+    def _is_named_elsewhere(job: JobRow, time: datetime) -> bool:
         """Whether another program named the job's times at ``time``, because its era had no trigger.
 
         A time before the first era counts as in that.

@@ -283,11 +283,11 @@ class InOneStatement(Plans):
         created = {
             (job, key): occurrence for _, _, _, occurrence, job, key, *_ in answer.rows if occurrence is not None
         }
-        found: dict[Key, ExistingOccurrence] = {}
+        existing: dict[Key, ExistingOccurrence] = {}
         for job, keys in _by_job([item.place for item in keyed_items if item.place not in created]).items():
             answer = yield Statement(self._dialect.find_single_row_query("find_in"), {"job": job, "keys": keys})
-            found |= _standing(job, answer)
-        return self._answers(keyed_items, created, found, now)
+            existing |= _standing(job, answer)
+        return self._answers(keyed_items, created, existing, now)
 
 
 def _as_json(keyed: KeyedItem) -> dict[str, Any]:
@@ -343,8 +343,8 @@ class StepByStep(Plans):
         now = database_now if host_now is None else host_now
         keyed_items = [KeyedItem(item, key, jobs[item.job]) for item, key in keyed]
         with_own_key = [item.place for item in keyed_items if item.item.key is not None]
-        found = yield from self._find_in(with_own_key)
-        rows = {item.place: self._row(item, now) for item in keyed_items if item.place not in found}
+        existing = yield from self._find_in(with_own_key)
+        rows = {item.place: self._row(item, now) for item in keyed_items if item.place not in existing}
         may_wait = any(place in rows for place in with_own_key)
         bounded = self._patience is not None and self._patience < patience and may_wait
         if bounded:
@@ -359,16 +359,16 @@ class StepByStep(Plans):
         if bounded:
             yield Statement(self._dialect.find_single_row_query("wait_at_most"), {"seconds": patience})
         if duplicates:  # the transaction's snapshot may be older than their rows
-            found |= yield from self._find_in(duplicates)
+            existing |= yield from self._find_in(duplicates)
             names = {job.id: name for name, job in jobs.items()}
-            unseen = [(names[job], key) for job, key in duplicates if (job, key) not in found]
-            found |= self._read_standing(unseen) if unseen else {}
-        return self._answers(keyed_items, created, found, now)
+            unseen = [(names[job], key) for job, key in duplicates if (job, key) not in existing]
+            existing |= self._read_standing(unseen) if unseen else {}
+        return self._answers(keyed_items, created, existing, now)
 
-    def _is_here(self, own: Place, theirs: Place) -> bool:
+    def _is_here(self, own: Place, users_place: Place) -> bool:
         if self._dialect.is_a_file:
-            return own.store == theirs.store and _is_one_file(own.database, theirs.database)
-        return (own.store, own.database) == (theirs.store, theirs.database)
+            return own.store == users_place.store and _is_one_file(own.database, users_place.database)
+        return (own.store, own.database) == (users_place.store, users_place.database)
 
     def _row(self, keyed: KeyedItem, now: int) -> tuple[Any, ...]:
         item = keyed.item
@@ -380,13 +380,13 @@ class StepByStep(Plans):
         )  # fmt: skip
 
     def _find_in(self, places: Sequence[Key]) -> Plan[dict[Key, ExistingOccurrence]]:
-        found: dict[Key, ExistingOccurrence] = {}
+        existing: dict[Key, ExistingOccurrence] = {}
         for job, keys in _by_job(places).items():
             for start in range(0, len(keys), self._dialect.most_parameters):
                 page = keys[start : start + self._dialect.most_parameters]
                 answer = yield Statement(self._dialect.find_single_row_query("find_in"), {"job": job, "keys": page})
-                found |= _standing(job, answer)
-        return found
+                existing |= _standing(job, answer)
+        return existing
 
     def _insert_rows(self, rows: Sequence[tuple[Any, ...]]) -> Plan[tuple[dict[Key, int], list[Key]]]:
         """Insert rows; return the new ids, and the keys that another transaction has committed meanwhile."""
@@ -415,19 +415,19 @@ class StepByStep(Plans):
         return created, duplicates
 
 
-def _is_one_file(own: str, theirs: str) -> bool:
+def _is_one_file(own: str, users_path: str) -> bool:
     """Whether two paths are the same file; a database in memory has no path, and a file may have been removed."""
     try:
-        return bool(theirs) and Path(own).samefile(theirs)
+        return bool(users_path) and Path(own).samefile(users_path)
     except OSError:
         return False
 
 
 def _are_fresh(jobs: Mapping[str, CachedJob], answer: Answer) -> bool:
     """Whether definitions are still as they were read; a definition newer than the transaction's snapshot is not."""
-    known = {job.id: job.definition for job in jobs.values()}
+    definitions = {job.id: job.definition for job in jobs.values()}
     return all(
-        retired_at is None and f"{digest}:{revision}:{defined_at}" == known[job]
+        retired_at is None and f"{digest}:{revision}:{defined_at}" == definitions[job]
         for *_, job, retired_at, digest, revision, defined_at in answer.rows
         if job is not None
     )

@@ -95,11 +95,13 @@ def read_blocks(kind: Kind) -> Mapping[str, Block]:
 
 def parse_blocks(text: str, kind: Kind) -> list[Block]:
     """Return the blocks of a file for a database."""
-    _, *found = _HEAD.split(text)
+    _, *heads_and_bodies = _HEAD.split(text)
     bodies: dict[str, dict[str, str]] = {"part": {}, "name": {}}
-    for wanted in (None, kind):  # a block for this database replaces the general one
-        for what, name, only, body in zip(found[::4], found[1::4], found[2::4], found[3::4], strict=True):
-            if only == wanted:
+    for database in (None, kind):  # a block for this database replaces the general one
+        for what, name, only, body in zip(
+            heads_and_bodies[::4], heads_and_bodies[1::4], heads_and_bodies[2::4], heads_and_bodies[3::4], strict=True
+        ):
+            if only == database:
                 bodies[what][name] = body
 
     def put(body: str) -> str:
@@ -135,8 +137,8 @@ class Queries(dict[str, Query]):
 
     def __missing__(self, name: str) -> Query:
         """Translate a statement."""
-        found = self[name] = _write_block(read_blocks(self._kind)[name], self._kind, self._schema, single=self._single)
-        return found
+        query = self[name] = _write_block(read_blocks(self._kind)[name], self._kind, self._schema, single=self._single)
+        return query
 
 
 @cache
@@ -179,8 +181,8 @@ def _write_block(block: Block, kind: Kind, schema: str, *, single: bool) -> Quer
         places = _MANY[kind]
         if kind == "mysql" and block.rows:
             values = re.search(r"\{values: ([^}]*)\}", text)
-            chosen = ", ".join(f":{name} AS `{name}`" for name in block.rows)
-            row = _GIVEN.sub(r":\1", f"({values[1]})") if values else f"SELECT {chosen}"
+            columns = ", ".join(f":{name} AS `{name}`" for name in block.rows)
+            row = _GIVEN.sub(r":\1", f"({values[1]})") if values else f"SELECT {columns}"
     names = ", ".join(block.rows)
     arrays = ", ".join(f"CAST(:{name} AS {type_}[])" for name, type_ in block.rows.items())
     known = {**_EVERYWHERE[kind], **places}

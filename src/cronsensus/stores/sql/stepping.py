@@ -56,7 +56,11 @@ def take_step(tx: Transaction, session: str, step: Step) -> WrittenStep:
     Raises:
         LeaseLost: the session is not alive, and the step has plans or wants work; nothing was written.
     """
-    run_ids = {one.id for one in step.notes} | {one.id for one in step.ends} | {one.claim.id for one in step.give_back}
+    run_ids = (
+        {note.id for note in step.notes}
+        | {end.id for end in step.ends}
+        | {release.claim.id for release in step.give_back}
+    )
     locked_jobs = firing.LockedJobs(tx, (plan.job_id for plan in step.plans))
     locked_runs = finishing.LockedRuns(tx, run_ids, notes=step.notes)
     if step.plans:  # a step that only wants work is checked with the claim
@@ -67,12 +71,12 @@ def take_step(tx: Transaction, session: str, step: Step) -> WrittenStep:
     notes_kept = finishing.keep_notes(tx, step.notes, rows, locked_runs.last_lines())
     ends = finishing.Ends(tx, step.ends, rows)
     release_states = _release_claims(
-        tx, step.give_back, {one: row for one, row in rows.items() if one not in ends.became}
+        tx, step.give_back, {number: row for number, row in rows.items() if number not in ends.became}
     )
     closed_ids = [number for number, (_, state) in ends.became.items() if state is not State.PENDING]
     closed_ids += [
-        one.claim.id
-        for one, state in zip(step.give_back, release_states, strict=True)
+        release.claim.id
+        for release, state in zip(step.give_back, release_states, strict=True)
         if state not in {None, State.PENDING}
     ]
     ended_by_job = Counter(rows[number].job_id for number in closed_ids if rows[number].serial)
