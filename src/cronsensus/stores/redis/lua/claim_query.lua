@@ -21,17 +21,17 @@ local function select_claims(session, limit, left_out, due_by, reserve, ignore_c
   local selected, jobs, most_selected = {}, {}, limit + (reserve or 0)
 
   local function job_of(job)
-    local found = jobs[job]
-    if not found then
-      found = read(job_key(job), 'function', 'overlap', 'concurrency', 'on_crash')
-      if left_out[job] or call('SISMEMBER', SPACE .. 'functions:' .. session, found['function']) == 0 then
-        found.runs_left = 0
+    local row = jobs[job]
+    if not row then
+      row = read(job_key(job), 'function', 'overlap', 'concurrency', 'on_crash')
+      if left_out[job] or call('SISMEMBER', SPACE .. 'functions:' .. session, row['function']) == 0 then
+        row.runs_left = 0
       else
-        found.runs_left = runs_left_of(job, found.concurrency)
+        row.runs_left = runs_left_of(job, row.concurrency)
       end
-      jobs[job] = found
+      jobs[job] = row
     end
-    return found
+    return row
   end
 
   -- Return the oldest occurrence subject to overlap; nil while one of them runs.

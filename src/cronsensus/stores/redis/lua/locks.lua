@@ -21,13 +21,13 @@ local function is_held(row)
 end
 
 local function free_lock(name, place, session)
-  local at = place_of(name, place)
+  local entry = place_of(name, place)
   call('DEL', lock_key(name, place))
-  call('ZREM', SPACE .. 'locks', at)
+  call('ZREM', SPACE .. 'locks', entry)
   if session then
-    call('SREM', SPACE .. 'locks:' .. session, at)
+    call('SREM', SPACE .. 'locks:' .. session, entry)
   else
-    call('ZREM', SPACE .. 'leases', at)
+    call('ZREM', SPACE .. 'leases', entry)
   end
 end
 

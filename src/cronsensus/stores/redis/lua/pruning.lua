@@ -32,8 +32,8 @@ local function schedule_pruning(job, keep, pruned, not_before)
   local last = call('ZRANGE', job_part_key(job, 'lasts'), 0, 0, 'WITHSCORES')[2]
   local first = try(oldest_history, job, keep, pruned)
   if oldest or last then
-    local one, other = tonumber(oldest) or now, tonumber(last) or now
-    local ended = math.max(math.min(one, other) + keep, not_before or -LATEST_TIME)
+    local created, first_range_end = tonumber(oldest) or now, tonumber(last) or now
+    local ended = math.max(math.min(created, first_range_end) + keep, not_before or -LATEST_TIME)
     first = math.min(first or ended, ended)
   end
   if first then

@@ -30,12 +30,12 @@ local function split_guests(sessions)
   if #sessions == 0 then
     return sessions, {}
   end
-  local found, guests = {}, {}
+  local nodes, guests = {}, {}
   for index, is_guest in ipairs(call('SMISMEMBER', GUESTS, unpack(sessions))) do
-    local some = is_guest == 0 and found or guests
-    some[#some + 1] = sessions[index]
+    local group = is_guest == 0 and nodes or guests
+    group[#group + 1] = sessions[index]
   end
-  return found, guests
+  return nodes, guests
 end
 
 -- Return the live nodes, and the live guests (sessions that are no nodes). Each node calls this every second, so two commands
@@ -48,13 +48,13 @@ local function list_live_nodes(knows_guests)
   elseif #few < FEW then
     return split_guests(few)
   end
-  local found = {}
+  local nodes = {}
   for _, session in ipairs(call('SMEMBERS', TURNING)) do
     if is_session_alive(session) then
-      found[#found + 1] = session
+      nodes[#nodes + 1] = session
     end
   end
-  return found, false
+  return nodes, false
 end
 
 -- Give the store an identity and the time of its creation if it has none. An emptied namespace has none until a session is

@@ -19,19 +19,19 @@ close_late()
 
 local jobs = {}
 local function read_job(name)
-  local found = jobs[name]
-  if found == nil then
+  local row = jobs[name]
+  if row == nil then
     local number = find_live_job(name)
-    found = number and read(
+    row = number and read(
       job_key(number), 'horizon', 'watermark', 'manual', 'next_due', 'priority', 'payload', 'keep', 'paused_at', 'concurrency',
       'grace'
     ) or false
-    if found then
-      found.number, found.runs_left = number, intents[name] and runs_left_of(number, found.concurrency) or math.huge
+    if row then
+      row.number, row.runs_left = number, intents[name] and runs_left_of(number, row.concurrency) or math.huge
     end
-    jobs[name] = found
+    jobs[name] = row
   end
-  return found
+  return row
 end
 
 local selected, not_won, fingerprints = {}, {}, {}

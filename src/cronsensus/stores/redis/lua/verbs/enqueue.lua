@@ -5,17 +5,17 @@ local LARGEST, SENDER = args[2], args[3]
 
 local jobs = {}
 local function job_of(name)
-  local found = jobs[name]
-  if not found then
+  local row = jobs[name]
+  if not row then
     local job, refusal = find_job_run_here(name)
     if not job then
       return nil, refusal
     end
-    found = read(job_key(job), 'priority', 'payload', 'args', 'kwargs', 'keep')
-    found.number = job
-    jobs[name] = found
+    row = read(job_key(job), 'priority', 'payload', 'args', 'kwargs', 'keep')
+    row.number = job
+    jobs[name] = row
   end
-  return found
+  return row
 end
 
 local items = {}

@@ -7,20 +7,20 @@ local NEAR, PAGE, FARTHEST = 16, 500, 20000
 
 -- Return up to `most` due jobs of the partition, from either end of the index, and whether there may be more.
 local function find(most, command, from, to)
-  local found, seen, size = {}, 0, partitions == 1 and most or PAGE
-  while #found < most and seen < FARTHEST do
+  local due_jobs, seen, size = {}, 0, partitions == 1 and most or PAGE
+  while #due_jobs < most and seen < FARTHEST do
     local page = call(command, DUE, from, to, 'LIMIT', seen, size)
     for _, job in ipairs(page) do
-      if #found < most and job % partitions == partition then
-        found[#found + 1] = job
+      if #due_jobs < most and job % partitions == partition then
+        due_jobs[#due_jobs + 1] = job
       end
     end
     seen = seen + #page
     if #page < size then
-      return found, false
+      return due_jobs, false
     end
   end
-  return found, #found < most
+  return due_jobs, #due_jobs < most
 end
 
 -- Usually few jobs come due soon. Then one page has all of them, and the next due time after them. Returns nil if there are
@@ -30,15 +30,15 @@ local function find_near()
   if #page == 2 * NEAR and tonumber(page[#page]) <= due_by then
     return nil
   end
-  local found = {}
+  local due_jobs = {}
   for index = 1, #page, 2 do
     local due = tonumber(page[index + 1])
     if due > due_by then
-      return found, page[index + 1]
+      return due_jobs, page[index + 1]
     end
-    found[#found + 1] = page[index]
+    due_jobs[#due_jobs + 1] = page[index]
   end
-  return found, nil
+  return due_jobs, nil
 end
 
 local next_job, has_farther

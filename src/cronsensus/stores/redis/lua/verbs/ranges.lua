@@ -14,14 +14,14 @@ if since then
     start = first
   end
 end
-local found = {}
+local ranges = {}
 local rows = call('ZRANGEBYSCORE', job_part_key(job, 'ranges'), start, '+inf', 'WITHSCORES', 'LIMIT', 0, limit)
-for at = 1, #rows, 2 do
-  local text = rows[at]
+for index = 1, #rows, 2 do
+  local text = rows[index]
   local first = string.match(text, '^%d+ %-?%d+ (%-?%d+) ')
   if upto and first and tonumber(first) > tonumber(upto) then
     break
   end
-  found[#found + 1] = { rows[at + 1], text }
+  ranges[#ranges + 1] = { rows[index + 1], text }
 end
-return answer(found)
+return answer(ranges)

@@ -12,17 +12,17 @@ for _, session in ipairs(args[1]) do
     dead[#dead + 1] = { session, 'process gone' }
   end
 end
-for _, one in ipairs(dead) do
-  one.number = tonumber(read(session_key(one[1]), 'number').number) or 0
+for _, entry in ipairs(dead) do
+  entry.number = tonumber(read(session_key(entry[1]), 'number').number) or 0
 end
-table.sort(dead, function(one, other)
-  return one.number < other.number
+table.sort(dead, function(entry, other)
+  return entry.number < other.number
 end)
 
 local taken = {}
-for index, one in ipairs(dead) do
-  if call('ZSCORE', OPEN, one[1]) then -- named twice it ends once
-    for _, run in ipairs(try(end_session, one[1], 'dead', one[2], true) or {}) do
+for index, entry in ipairs(dead) do
+  if call('ZSCORE', OPEN, entry[1]) then -- named twice it ends once
+    for _, run in ipairs(try(end_session, entry[1], 'dead', entry[2], true) or {}) do
       taken[#taken + 1] = run
     end
   end

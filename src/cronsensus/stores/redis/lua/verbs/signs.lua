@@ -6,14 +6,14 @@ local server = redis.pcall('INFO', 'replication')
 if type(server) == 'table' or not string.find(server, 'role:master', 1, true) then
   return answer({})
 end
-local found = {}
+local signs = {}
 for _, session in ipairs(sessions) do
-  local heard = redis.pcall('PUBSUB', 'NUMSUB', SPACE .. 'sign:' .. session)
-  if heard.err then
+  local subscribers = redis.pcall('PUBSUB', 'NUMSUB', SPACE .. 'sign:' .. session)
+  if subscribers.err then
     return answer({})
   end
-  if heard[2] > 0 or read(session_key(session), 'shown').shown == '1' then
-    found[#found + 1] = { session, heard[2] > 0 }
+  if subscribers[2] > 0 or read(session_key(session), 'shown').shown == '1' then
+    signs[#signs + 1] = { session, subscribers[2] > 0 }
   end
 end
-return answer(found)
+return answer(signs)
