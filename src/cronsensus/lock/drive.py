@@ -50,8 +50,8 @@ def drive_flow(flow: Flow[Result], what: str, instead: str) -> Result:
             else:
                 answer = step()
     except StopIteration as end:
-        found: Result = end.value
-        return found
+        result: Result = end.value
+        return result
     finally:
         flow.close()
 
@@ -67,7 +67,7 @@ async def adrive_flow(flow: Flow[Result], on_late_answer: Callable[[Any], object
             else:
                 answer = await on_worker(step, on_late_answer)
     except StopIteration as end:
-        found: Result = end.value
-        return found
+        result: Result = end.value
+        return result
     finally:
         flow.close()

@@ -399,11 +399,11 @@ class Lease:
             )
         if self.released:
             raise NotTheHolder(f"the lock {self.name!r}, token {self.token}, is released already")
-        here = threading.current_thread()
-        if self._thread is not None and self._thread is not here:
+        current_thread = threading.current_thread()
+        if self._thread is not None and self._thread is not current_thread:
             raise NotTheHolder(
                 f"the lock {self.name!r} was acquired by the thread {self._thread.name!r} and can only be released or "
-                f"extended there, not in {here.name!r}"
+                f"extended there, not in {current_thread.name!r}"
             )
 
     # --- renewing -----------------------------------------------------------------------------------------------------

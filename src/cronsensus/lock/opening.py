@@ -62,12 +62,12 @@ def backend_of(place: Where, namespace: str | None, *, stop: bool = False) -> Ca
         at_masters = partial(_cached_backend, (urls, space), lambda: _open_masters(urls, space))
         at_masters()
         return at_masters
-    shown = repr(place)
-    if len(shown) > _LONGEST_REPR:
-        shown = type(place).__name__
+    shown_place = repr(place)
+    if len(shown_place) > _LONGEST_REPR:
+        shown_place = type(place).__name__
     raise InvalidOption(
-        f"{shown} is no place for a lock; write the URL of a store such as redis://localhost, file:///var/lock/app, or "
-        "a list of redis:// URLs"
+        f"{shown_place} is no place for a lock; write the URL of a store such as redis://localhost, "
+        "file:///var/lock/app, or a list of redis:// URLs"
     )
 
 

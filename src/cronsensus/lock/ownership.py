@@ -186,7 +186,7 @@ _inside: ContextVar[tuple[weakref.ref[OwnedLease], ...]] = ContextVar("cronsensu
 
 
 def _owned_inside() -> list[OwnedLease]:
-    return [owned for one in _inside.get() if (owned := one()) is not None]
+    return [owned for reference in _inside.get() if (owned := reference()) is not None]
 
 
 def frame_of_caller() -> int:

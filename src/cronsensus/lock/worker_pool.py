@@ -65,15 +65,15 @@ def when_gone() -> Callable[[Gone], None]:
     return _pool.when_gone
 
 
-def start_holding(what: Gone) -> None:
+def start_holding(item: Gone) -> None:
     """Keep a reference to ``what``, and a thread for its act and for ``submit_drop``."""
-    _pool.held[what] = None
+    _pool.held[item] = None
     _pool.need_one()
 
 
-def end_holding(what: Gone) -> None:
+def end_holding(item: Gone) -> None:
     """Drop the reference to ``what``."""
-    _pool.held.pop(what, None)
+    _pool.held.pop(item, None)
 
 
 def _ask_async(ask: Callable[[], Answer]) -> Future[Answer]:
@@ -103,7 +103,7 @@ async def on_worker(ask: Callable[[], Answer], on_late_answer: Callable[[Answer]
         return await asyncio.wrap_future(future)
     except asyncio.CancelledError:
         if on_late_answer is not None:
-            future.add_done_callback(lambda done: _hand_over(done, on_late_answer))
+            future.add_done_callback(lambda done_future: _hand_over(done_future, on_late_answer))
         raise
 
 
@@ -112,23 +112,23 @@ async def call_surely(act: Callable[[], Answer]) -> Answer:
 
     A second cancellation ends the wait, and ``act`` goes on by itself.
     """
-    done = asyncio.wrap_future(_ask_async(act))
+    future = asyncio.wrap_future(_ask_async(act))
     try:
-        return await asyncio.shield(done)
+        return await asyncio.shield(future)
     except asyncio.CancelledError:
-        done.add_done_callback(_retrieve_error)
-        await asyncio.wait([done])
+        future.add_done_callback(_retrieve_error)
+        await asyncio.wait([future])
         raise
 
 
-def _retrieve_error(done: asyncio.Future[Answer]) -> None:
-    if not done.cancelled() and (error := done.exception()) is not None:
+def _retrieve_error(future: asyncio.Future[Answer]) -> None:
+    if not future.cancelled() and (error := future.exception()) is not None:
         _log.warning("what a cancelled task still had to do failed: %s", error)
 
 
-def _hand_over(done: Future[Answer], on_late_answer: Callable[[Answer], object]) -> None:
-    if not done.cancelled() and done.exception() is None:
-        answer = done.result()
+def _hand_over(future: Future[Answer], on_late_answer: Callable[[Answer], object]) -> None:
+    if not future.cancelled() and future.exception() is None:
+        answer = future.result()
         submit_act(lambda: on_late_answer(answer))
 
 

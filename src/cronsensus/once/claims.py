@@ -240,18 +240,18 @@ class Claims(OutsideClaims):
         """Return a definition with the function's name in the store; warn if the name is another function's."""
         if not spec.name.startswith(GUARDED) or spec.function == spec.name:
             return spec
-        known = self.store.job(spec.name)
-        if known is None or known.spec.function in {spec.name, spec.function}:  # the first: of an earlier version
+        stored = self.store.job(spec.name)
+        if stored is None or stored.spec.function in {spec.name, spec.function}:  # the first: of an earlier version
             return spec
-        if is_same_function(known.spec.function, spec.function):
-            return replace(spec, function=known.spec.function)
+        if is_same_function(stored.spec.function, spec.function):
+            return replace(spec, function=stored.spec.function)
         kind, _, name = spec.name.partition(":")
         _log.warning(
             "two functions in namespace %r are guarded as %r by %s: %s here, and %s in another program or release. "
             "Under one key only one of them runs, and a call of the other gets its result. If these are two programs, "
             "give one of them another name=… or namespace=…; after a release that moved the function or changed its "
             "parameters there is nothing to do",
-            self.store.namespace, name, kind, spec.function, known.spec.function, extra={"job": spec.name},
+            self.store.namespace, name, kind, spec.function, stored.spec.function, extra={"job": spec.name},
         )  # fmt: skip
         return spec
 

@@ -147,13 +147,13 @@ class Guards:
             def call_key_of(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallKey:
                 from cronsensus.once.call_key import CallKey
 
-                given = key_of.bind_arguments(args, kwargs)
-                found = key_of(args, kwargs, given)
+                bound_arguments = key_of.bind_arguments(args, kwargs)
+                filled_key = key_of(args, kwargs, bound_arguments)
                 return CallKey(
                     spec,
-                    found.text,
-                    fingerprint=fingerprint_of(args, kwargs, given, found),
-                    fields=found.fields,
+                    filled_key.text,
+                    fingerprint=fingerprint_of(args, kwargs, bound_arguments, filled_key),
+                    fields=filled_key.fields,
                     lenient=on_mismatch == "return",
                 )
 
@@ -214,8 +214,10 @@ class Guards:
                 from cronsensus.once.call_key import CallKey
 
                 zone = self._zone()
-                here = trigger.in_zone(zone)
-                return CallKey.for_slot(spec, slot_of(here, self.claims().store.now(), ahead), here.zone or zone)
+                zoned_trigger = trigger.in_zone(zone)
+                return CallKey.for_slot(
+                    spec, slot_of(zoned_trigger, self.claims().store.now(), ahead), zoned_trigger.zone or zone
+                )
 
             return self.guard_function("once_per", inspected, call_key_of, options)
 

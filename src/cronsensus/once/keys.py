@@ -92,7 +92,9 @@ class KeyOf:
         if not callable(key):
             self._read_path(key)
 
-    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: dict[str, Any] | None = None) -> Key:
+    def __call__(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], bound_arguments: dict[str, Any] | None = None
+    ) -> Key:
         """Return the key of a call with these arguments; ``given``: as ``bind_arguments`` returned them.
 
         Raises:
@@ -101,9 +103,9 @@ class KeyOf:
         """
         if callable(self._key):
             return self._spell_own(self._key(*args, **kwargs))
-        given = self.bind_arguments(args, kwargs) if given is None else given
+        bound_arguments = self.bind_arguments(args, kwargs) if bound_arguments is None else bound_arguments
         try:
-            texts, kinds = self._fill_in(given)
+            texts, kinds = self._fill_in(bound_arguments)
         except (KeyError, AttributeError, IndexError, TypeError, ValueError, RecursionError) as error:
             if isinstance(error, InvalidOption):
                 raise
@@ -276,12 +278,14 @@ def require_argument(option: str, field: str, name: str, signature: inspect.Sign
     if signature is None:
         return
     parameters = signature.parameters.values()
-    known = [parameter.name for parameter in parameters if parameter.kind in _NAMED]
+    parameter_names = [parameter.name for parameter in parameters if parameter.kind in _NAMED]
     variadic = [parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.VAR_POSITIONAL]
-    if named in (*known, *variadic) or any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
+    if named in (*parameter_names, *variadic) or any(
+        parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters
+    ):
         return
-    close = get_close_matches(named, known, n=1)
-    has = f"it has {', '.join(known)}" if known else "it has none"
+    close = get_close_matches(named, parameter_names, n=1)
+    has = f"it has {', '.join(parameter_names)}" if parameter_names else "it has none"
     hint = f"; did you mean {{{close[0]}}}?" if close else ""
     if named in {"run", "run_key", "idempotency_key"}:
         hint = "; inside a job pass it run.idempotency_key as an argument, or write key=lambda *args: …"

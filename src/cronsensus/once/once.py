@@ -126,8 +126,10 @@ class Once(Generic[P, R_co]):
         if transaction:
             # Frameworks read the signature to know what to pass, and callers do not pass the connection.
             with contextlib.suppress(ValueError, TypeError):
-                shown = inspect.signature(function)
-                self.__signature__: inspect.Signature = shown.replace(parameters=[*shown.parameters.values()][1:])
+                signature = inspect.signature(function)
+                self.__signature__: inspect.Signature = signature.replace(
+                    parameters=[*signature.parameters.values()][1:]
+                )
         self.is_async: bool = is_async(function)
         mark_async(self, function)
 

@@ -304,10 +304,10 @@ def _plain_model(value: Any) -> Any:
         raise TypeError(f"Encoding objects of type {kind.__name__} is unsupported")
     text = value.model_dump_json(round_trip=True, by_alias=True)
     try:
-        back = _made_of(kind, msgspec.json.decode(text))
+        read_back = _made_of(kind, msgspec.json.decode(text))
     except ValueError as error:
         raise ValueError(f"a {kind.__name__} cannot be read from its own JSON: {error}") from None
-    if back != value:
+    if read_back != value:
         raise ValueError(
             f"a {kind.__name__} does not come back from its own JSON as it was; a SecretStr, a private or an excluded "
             "field is not in it: pass that as an argument of its own"

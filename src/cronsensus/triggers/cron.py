@@ -76,8 +76,8 @@ class Cron(Trigger):
         last = LAST if self.end is None else self.end
         if position >= last:
             return None
-        found = self._clock.next_after(position)
-        return None if found is None or found > last else found
+        match = self._clock.next_after(position)
+        return None if match is None or match > last else match
 
     def count_between(self, after: datetime, until: datetime, limit: int) -> int | None:
         """Return how many matches lie in (after, until], or None when more than ``limit``."""
@@ -91,8 +91,8 @@ class Cron(Trigger):
 
     def in_zone(self, zone: str) -> Trigger:
         """Return itself if it names a zone, else the same in ``zone``."""
-        here = self if self.names_zone else replace(self, tz=zone, names_zone=True)
-        return super(Cron, here).in_zone(here.tz)
+        zoned = self if self.names_zone else replace(self, tz=zone, names_zone=True)
+        return super(Cron, zoned).in_zone(zoned.tz)
 
     def describe(self) -> str:
         """Return the expression in words, with the zone."""

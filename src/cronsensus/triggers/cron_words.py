@@ -185,7 +185,7 @@ def split_weekdays(fields: CronFields) -> tuple[list[int], list[tuple[int, int]]
     """Return the weekdays of every week from Monday on, and the weekdays of a certain week of the month."""
     whole = sorted({day % 7 for day in fields.weekdays if isinstance(day, int)}, key=lambda day: (day - 1) % 7)
     nth = {(day[1], day[0] % 7) for day in fields.weekdays if isinstance(day, tuple)}
-    return whole, sorted(nth, key=lambda one: (one[0] if one[0] > 0 else 6, one[1]))
+    return whole, sorted(nth, key=lambda pair: (pair[0] if pair[0] > 0 else 6, pair[1]))
 
 
 def _weekday_runs(days: Sequence[int]) -> str:

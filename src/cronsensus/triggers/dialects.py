@@ -106,10 +106,10 @@ def _of_chance(text: str) -> str | None:
 
     def fixed(term: str, size: int, low: int, unit: int) -> str:
         nonlocal spread, is_sound
-        found = drawn.fullmatch(term)
-        if found is None:
+        match = drawn.fullmatch(term)
+        if match is None:
             return term
-        first, last, step = found[1] or found[4], found[2] or found[5], found[3] or found[6]
+        first, last, step = match[1] or match[4], match[2] or match[5], match[3] or match[6]
         start, end = int(first or low), int(last or low + size - 1)
         most = 31 if size == 28 else low + size - 1
         is_sound &= low <= start <= end <= most and (step is None or 0 < int(step) <= most)

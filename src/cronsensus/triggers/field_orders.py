@@ -75,7 +75,7 @@ def reorder_own_fields(parts: Sequence[str]) -> list[str]:
         return list(parts)
     parts = parts[:6] if len(parts) == 7 and parts[6] in {"*", "?"} else parts
     days = {len(parts) - 3, len(parts) - 1}
-    return ["*" if part == "?" and at in days else part for at, part in enumerate(parts)]
+    return ["*" if part == "?" and position in days else part for position, part in enumerate(parts)]
 
 
 def other_meanings(text: str) -> list[tuple[str, str]]:
@@ -109,8 +109,8 @@ def of_another_order(text: str) -> str | None:
     numbers = {reading.sunday for reading, _ in meanings}
     where = {reading: f", where {reading.sunday} is Sunday" if len(numbers) > 1 else "" for reading, _ in meanings}
     names = ", and ".join(f"to {reading.program}{where[reading]}" for reading, _ in meanings)
-    ours = ", or ".join(f"{written} ({reading.program})" for reading, written in meanings)
-    return f"means different times {names}; write {ours}"
+    rewritten = ", or ".join(f"{written} ({reading.program})" for reading, written in meanings)
+    return f"means different times {names}; write {rewritten}"
 
 
 def _meanings(parts: Sequence[str]) -> Iterator[tuple[_Reading, str]]:
@@ -179,7 +179,7 @@ def _is_value(value: str, name: str) -> bool:
     low, high = _RANGES[name]
     if value.isdecimal():
         return len(value) < 5 and low <= int(value) <= high
-    return any(len(value) >= 3 and value.startswith(known) for known in _NAMES.get(name, ()))
+    return any(len(value) >= 3 and value.startswith(day_or_month) for day_or_month in _NAMES.get(name, ()))
 
 
 def _by_name(field: str, sunday: int) -> str:
@@ -201,10 +201,10 @@ def _day_by_name(term: str, sunday: int) -> str:
     if values in {"*", "?"}:
         return term
     first, dash, last = values.partition("-")
-    base, hashed, which = first.partition("#")
+    base, hashed, week = first.partition("#")
     low = _day(base, sunday)
     if not dash and not slash:
-        return f"{DAYS[low]}{hashed}{which}"
+        return f"{DAYS[low]}{hashed}{week}"
     high = _day(last, sunday) if dash else 6
     if high > low and not slash:
         return f"{DAYS[low]}-{DAYS[high]}"

@@ -124,8 +124,8 @@ def read_cron(text: str) -> CronFields:
 
 def _without_step_of_one(term: str) -> str:
     """Return the single value of a range such as ``10-10/5``, ``05-5/5`` or ``SUN-0/2``; any other term unchanged."""
-    found = _STEPPED_RANGE.fullmatch(term)
-    return found[1] if found is not None and _to_number(found[1]) == _to_number(found[2]) else term
+    match = _STEPPED_RANGE.fullmatch(term)
+    return match[1] if match is not None and _to_number(match[1]) == _to_number(match[2]) else term
 
 
 def _to_number(value: str) -> int | str:
@@ -182,9 +182,9 @@ def _not_ascii_message(text: str) -> str:
 def _shorten_names(field: str, names: tuple[str, ...]) -> str:
     """Return a field with long names shortened to those of cron: MON for Monday, TUE for TUES."""
 
-    def short(found: re.Match[str]) -> str:
-        word = found[0].upper()
-        return next((name[:3] for name in names if name.startswith(word)), found[0])
+    def short(match: re.Match[str]) -> str:
+        word = match[0].upper()
+        return next((name[:3] for name in names if name.startswith(word)), match[0])
 
     return re.sub(r"[A-Za-z]{4,}", short, field)
 
@@ -239,7 +239,7 @@ def _split_wrapping_range(index: int, first: str, last: str) -> str:
     low, high = (1, 31) if index == 3 else (1, 12) if index == 4 else (0, (59, 59, 23, 0, 0, 6)[index])
     numbers = []
     for word in (first, last):
-        named = next((low + at for at, name in enumerate(names) if name[:3] == word), None)
+        named = next((low + offset for offset, name in enumerate(names) if name[:3] == word), None)
         numbers.append(int(word) if named is None and word.isdigit() and len(word) < 3 else named)
     if slash or None in numbers or not all(low <= number <= high for number in numbers if number is not None):
         return "one that wraps is written in two, such as 'x-y,z'"

@@ -124,22 +124,22 @@ def _steps(fields: CronFields) -> Iterator[Note]:
 
 
 def _uneven(term: str, name: str, values: range, size: int, unit: str, text: str) -> Note:  # noqa: PLR0917
-    shown = f"{values[0]} and {values[1]}" if len(values) == 2 else f"{values[0]}, {values[1]}, … {values[-1]}"
+    values_text = f"{values[0]} and {values[1]}" if len(values) == 2 else f"{values[0]}, {values[1]}, … {values[-1]}"
     if name == "day-of-month":
         *before, _, month, weekdays = text.split()
         return Note(
             "step",
-            f"{term} in the {name} field is days {shown} of each month, and begins anew with the 1st",
+            f"{term} in the {name} field is days {values_text} of each month, and begins anew with the 1st",
             f"for one day in {values.step}, also from month to month, write "
             f"cron({' '.join([*before, '*', month, weekdays])!r}, every='{values.step} days', start='2027-01-01')",
         )
-    thing = "day" if name == "day-of-week" else name
-    turn = {"second": "minute", "minute": "hour", "hour": "day", "month": "year", "day-of-week": "week"}[name]
-    distances = f"the distance is {values.step} {thing}s, and then {values[0] + size - values[-1]}"
+    unit_name = "day" if name == "day-of-week" else name
+    cycle = {"second": "minute", "minute": "hour", "hour": "day", "month": "year", "day-of-week": "week"}[name]
+    distances = f"the distance is {values.step} {unit_name}s, and then {values[0] + size - values[-1]}"
     return Note(
         "step",
-        f"{term} in the {name} field is {thing}s {shown} of each {turn}: {distances}",
-        f"for one {thing} in {values.step} write every('{values.step}{unit}')"
+        f"{term} in the {name} field is {unit_name}s {values_text} of each {cycle}: {distances}",
+        f"for one {unit_name} in {values.step} write every('{values.step}{unit}')"
         if unit
-        else f"if that is not meant, list the {thing}s",
+        else f"if that is not meant, list the {unit_name}s",
     )

@@ -53,14 +53,14 @@ def read_period(value: object) -> Period:
     Raises:
         InvalidTrigger: it is none.
     """
-    found = _TEXT.fullmatch(value.strip()) if isinstance(value, str) else None
-    if found is None or not 1 <= int(found[1]) <= MOST:
+    match = _TEXT.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None or not 1 <= int(match[1]) <= MOST:
         raise InvalidTrigger(
             f"every={quoted(value)} is not a number of days, weeks or months from 1 to {MOST}; write every='2 weeks', "
             "'3 days' or '6 months', and every('90m') for a time that elapses"
         )
-    unit = found[2].lower()
-    return Period(int(found[1]), "month" if unit.startswith("mo") else "week" if unit.startswith("w") else "day")
+    unit = match[2].lower()
+    return Period(int(match[1]), "month" if unit.startswith("mo") else "week" if unit.startswith("w") else "day")
 
 
 @lru_cache(maxsize=64)

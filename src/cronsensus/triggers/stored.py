@@ -46,8 +46,8 @@ def _kind(data: object) -> str:
 
 def _single(kind: str, data: Mapping[str, Any]) -> Trigger:
     if kind not in _KINDS:
-        known = ", ".join([*_KINDS, "any_of (not inside another)"])
-        raise InvalidTrigger(f"trigger: kind={quoted(data.get('kind'))} is not known here; known are {known}")
+        kinds = ", ".join([*_KINDS, "any_of (not inside another)"])
+        raise InvalidTrigger(f"trigger: kind={quoted(data.get('kind'))} is not known here; known are {kinds}")
     build, main, optional = _KINDS[kind]
     _check_keys(data, main, optional)
     return build(data[main], **{key: value for key, value in data.items() if key in optional})

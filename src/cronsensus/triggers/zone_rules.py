@@ -80,7 +80,7 @@ def digest_of(zone: str) -> str:
     Raises:
         InvalidTrigger: there is no such zone here.
     """
-    changes = ";".join(f"{at:%Y%m%d%H%M%S} {offset}" for at, offset in _changes(load_zone(zone)))
+    changes = ";".join(f"{moment:%Y%m%d%H%M%S} {offset}" for moment, offset in _changes(load_zone(zone)))
     return hashlib.blake2b(changes.encode(), digest_size=6).hexdigest()
 
 
@@ -95,10 +95,10 @@ def _changes(zone: tzinfo) -> Iterator[tuple[datetime, timedelta]]:
     while position < _END:
         following = position + _STEP
         if (changed := offset_at(following)) != offset:
-            before, at = position, following
-            while at - before > _SECOND:
-                middle = before + (at - before) // 2
-                before, at = (middle, at) if offset_at(middle) == offset else (before, middle)
-            yield at.replace(microsecond=0), changed
+            lower, upper = position, following
+            while upper - lower > _SECOND:
+                middle = lower + (upper - lower) // 2
+                lower, upper = (middle, upper) if offset_at(middle) == offset else (lower, middle)
+            yield upper.replace(microsecond=0), changed
             offset = changed
         position = following

@@ -215,10 +215,10 @@ class Reads(Handle):
                 return
             ids = job.ids
         if newest_first:
-            found = ids.keys_before(1 << 62 if after is None else after)
+            candidates = ids.keys_before(1 << 62 if after is None else after)
         else:
-            found = ids.keys_after(0 if after is None else after)
-        for occurrence in found:
+            candidates = ids.keys_after(0 if after is None else after)
+        for occurrence in candidates:
             yield self._space.occurrences[occurrence]
 
     def _runs(self, numbers: Sequence[int]) -> list[RunView]:
@@ -238,14 +238,14 @@ class Reads(Handle):
         """Return verdict ranges."""
         with self._changed:
             row = self._space.jobs.get(job)
-            found = (
-                one
-                for one in (() if row is None else row.ranges)
-                if one.id > after
-                and (since is None or one.range.last >= since)
-                and (until is None or one.range.first <= until)
+            matching = (
+                row_range
+                for row_range in (() if row is None else row.ranges)
+                if row_range.id > after
+                and (since is None or row_range.range.last >= since)
+                and (until is None or row_range.range.first <= until)
             )
-            return list(islice(found, limit))
+            return list(islice(matching, limit))
 
     def _sessions(self, limit: int, *, ended: bool) -> list[SessionView]:
         """Return sessions."""
@@ -256,8 +256,8 @@ class Reads(Handle):
     def _locks(self, name: str | None, limit: int) -> list[LockView]:
         """Return held locks, or the held places of one."""
         with self._changed:
-            found = (place for place in self._space.locks if name is None or name == place[0])
-            rows = (self._space.locks[place] for place in sorted(found))
+            places = (place for place in self._space.locks if name is None or name == place[0])
+            rows = (self._space.locks[place] for place in sorted(places))
             return [self._lock_view(row) for row in islice((row for row in rows if self._is_held(row)), limit)]
 
     def _lock_view(self, row: LockRow) -> LockView:
@@ -291,18 +291,18 @@ class Reads(Handle):
     def _trail(self, target: str | None, after: int | None, limit: int) -> list[TrailEntry]:
         """Return the audit trail."""
         with self._changed:
-            found = (
+            matching = (
                 entry
                 for entry in reversed(self._space.trail)
                 if (target is None or entry.target == target) and (after is None or entry.id < after)
             )
-            return list(islice(found, limit))
+            return list(islice(matching, limit))
 
     def _pending_of(self, jobs: Sequence[str]) -> dict[str, int]:
         """Return how many occurrences of each job are pending."""
         with self._changed:
-            found = {name: len(self._space.jobs[name].pending) for name in jobs if name in self._space.jobs}
-            return {name: count for name, count in found.items() if count}
+            counts = {name: len(self._space.jobs[name].pending) for name in jobs if name in self._space.jobs}
+            return {name: count for name, count in counts.items() if count}
 
     def _children(self, numbers: Sequence[int], limit: int) -> dict[int, Children]:
         with self._changed:
@@ -342,7 +342,7 @@ class Reads(Handle):
 
 def matches_filter(row: OccurrenceRow, where: OccurrenceFilter) -> bool:
     """Whether all given conditions hold."""
-    at = row.scheduled_for
+    scheduled_for = row.scheduled_for
     return (
         (not where.states or row.state in where.states)
         and (where.origin is None or row.origin is where.origin)
@@ -350,8 +350,8 @@ def matches_filter(row: OccurrenceRow, where: OccurrenceFilter) -> bool:
         and (where.session is None or row.session == where.session)
         and (where.parent is None or row.parent == where.parent)
         and (where.job is None or row.job.spec.name == where.job)
-        and (where.scheduled_from is None or (at is not None and at >= where.scheduled_from))
-        and (where.scheduled_until is None or (at is not None and at <= where.scheduled_until))
+        and (where.scheduled_from is None or (scheduled_for is not None and scheduled_for >= where.scheduled_from))
+        and (where.scheduled_until is None or (scheduled_for is not None and scheduled_for <= where.scheduled_until))
     )
 
 

@@ -72,7 +72,7 @@ class RoundVerbs(Handle):
                 now=now,
                 jobs=tuple(job_state(space.jobs_by_id[job]) for job in jobs),
                 more=has_more,
-                next_job=next((at for at, _ in space.due.keys_after((until, _NEVER))), None),
+                next_job=next((due_at for due_at, _ in space.due.keys_after((until, _NEVER))), None),
                 backlog=any(head is not None and head[0] <= now for head in heads),
                 next_pending=min((entry[0] for entry in later if entry is not None), default=None),
                 holders=tuple(self._session_view(session) for session in holders),

@@ -43,13 +43,13 @@ class SessionVerbs(Handle):
             beats = 0 if row is None else row.beats
             return Renewal(alive=False, lease=timedelta(0), cancel={}, drain=False, now=now, beats=beats, store=store)
         row.beats += 1
-        given = self._lease_for(row, lease, idle_lease)
-        self._set_lease(row, given, now)
+        granted_lease = self._lease_for(row, lease, idle_lease)
+        self._set_lease(row, granted_lease, now)
         runs = [self._space.occurrences[occurrence] for occurrence in row.running]
         cancel = {occurrence.id: occurrence.cancel for occurrence in runs if occurrence.cancel is not None}
         held = tuple((occurrence.id, occurrence.token) for occurrence in runs)
         return Renewal(
-            alive=True, lease=given, cancel=cancel, drain=row.draining, now=now, held=held,
+            alive=True, lease=granted_lease, cancel=cancel, drain=row.draining, now=now, held=held,
             beats=row.beats, store=store,
         )  # fmt: skip
 

@@ -72,9 +72,9 @@ class StoredJob:
         """Return the number of the next revision; 1 if the stored one is no number."""
         return int(self.revision) + 1 if re.fullmatch(r"\d{1,9}", str(self.revision)) else 1
 
-    def era_start(self, at: datetime, watermark: datetime | None = None) -> datetime:
+    def era_start(self, now: datetime, watermark: datetime | None = None) -> datetime:
         """Return when an era created at ``at`` begins: not before the watermark, nor before the last era."""
-        return max(at, watermark or self.watermark, self.last_since)
+        return max(now, watermark or self.watermark, self.last_since)
 
     def eras_and(self, era: Era, watermark: datetime) -> tuple[Era, ...]:
         """Return the eras that apply above ``watermark``, with the new ``era``."""
@@ -128,7 +128,7 @@ class DefiningVerbs(Handle):
         declared = _check_specs(specs)
         names = list(declared)
         names_by_outcome: dict[str, list[str]] = {outcome.name: [] for outcome in dataclasses.fields(DefineResult)}
-        pieces = [names[at : at + MOST_JOBS_WRITTEN] for at in range(0, len(names), MOST_JOBS_WRITTEN)] or [[]]
+        pieces = [names[start : start + MOST_JOBS_WRITTEN] for start in range(0, len(names), MOST_JOBS_WRITTEN)] or [[]]
         retiring = complete
         while pieces or retiring:
             piece = pieces.pop(0) if pieces else []
@@ -208,8 +208,8 @@ class DefiningVerbs(Handle):
     def _rewind(self, rewind: Rewind, *, by: str, why: str) -> bool:
         """Rewind a job."""
         *step, details = _encode_rewind(rewind)
-        done: bool = self._decide_script("rewind", *step, clean(by), clean(why), details)
-        return done
+        is_rewound: bool = self._decide_script("rewind", *step, clean(by), clean(why), details)
+        return is_rewound
 
     def _retire(self, job: str, *, by: str, why: str) -> bool:
         """Stop a job for good."""
@@ -352,14 +352,14 @@ def _check_specs(specs: Sequence[JobSpec]) -> dict[str, DeclaredJob]:
 def _stored_job(name: str, row: Sequence[Any], now: datetime) -> StoredJob:
     number, digest, revision, watermark, eras, last_since, retired_at, source, waiting_until, next_due, spec = row
     # Defining a job again also repairs a definition that was edited by hand.
-    at = from_micros(int(watermark)) if _is_instant(watermark) else now
-    since = from_micros(int(last_since)) if _is_instant(last_since) else at
+    decided_until = from_micros(int(watermark)) if _is_instant(watermark) else now
+    since = from_micros(int(last_since)) if _is_instant(last_since) else decided_until
     try:
-        needed_eras = holding_eras(read_eras(eras), at)
+        needed_eras = holding_eras(read_eras(eras), decided_until)
     except StoreCorrupt:
         needed_eras = ()
     return StoredJob(
-        name, number, digest, revision, at, needed_eras, since, retired_at is not False, source,
+        name, number, digest, revision, decided_until, needed_eras, since, retired_at is not False, source,
         waiting_until is not False, watermark, next_due if _is_instant(next_due) else None, _readable_spec(spec),
     )  # fmt: skip
 
@@ -394,12 +394,12 @@ def _compare_definitions(
 # --- what is written --------------------------------------------------------------------------------------------------
 
 
-def _encode_created(definition: DeclaredJob, at: datetime) -> list[Any]:
+def _encode_created(definition: DeclaredJob, now: datetime) -> list[Any]:
     """Return a new job's name, fields, first era and next due time."""
-    watermark = at
+    watermark = now
     trigger = definition.spec.trigger
-    if trigger is not None and trigger.next_after(at) is None:
-        last = trigger.latest_until(at, at - _LONG_AGO)
+    if trigger is not None and trigger.next_after(now) is None:
+        last = trigger.latest_until(now, now - _LONG_AGO)
         if last is not None:
             # All of its times are past. The last time still needs a verdict, and a plan begins after the watermark.
             watermark = last - _MICROSECOND
@@ -408,11 +408,11 @@ def _encode_created(definition: DeclaredJob, at: datetime) -> list[Any]:
     return [definition.spec.name, list(fields), _era_text(era), to_micros_text(next_nominal((era,), watermark))]
 
 
-def _encode_changed(definition: DeclaredJob, stored: StoredJob, at: datetime) -> list[Any]:
+def _encode_changed(definition: DeclaredJob, stored: StoredJob, now: datetime) -> list[Any]:
     """Return a changed job: the values read, then the same as for a new job."""
-    watermark = max(stored.watermark, at) if stored.retired else stored.watermark
+    watermark = max(stored.watermark, now) if stored.retired else stored.watermark
     revision = stored.next_revision
-    era = Era(stored.era_start(at, watermark), definition.spec.trigger, revision, definition.spec.after)
+    era = Era(stored.era_start(now, watermark), definition.spec.trigger, revision, definition.spec.after)
     eras = stored.eras_and(era, watermark)
     fields = _encode_fields(definition, revision, watermark, eras)
     return [*_encode_seen(stored), list(fields), _era_text(era), to_micros_text(next_nominal(eras, watermark))]
@@ -428,16 +428,16 @@ def _encode_moved(definition: DeclaredJob, stored: StoredJob) -> list[Any] | Non
     return None if next_due == was else [*_encode_seen(stored), to_micros_text(next_due)]
 
 
-def _encode_retired(stored: StoredJob, at: datetime, retire_after: timedelta) -> list[Any]:
+def _encode_retired(stored: StoredJob, now: datetime, retire_after: timedelta) -> list[Any]:
     """Return a job to retire: the values read, its fields and last era, and its undecided times."""
     if stored.retired:
         return _encode_seen(stored)
-    until = to_micros_text(at + retire_after) if retire_after > NO_DELAY else None
+    until = to_micros_text(now + retire_after) if retire_after > NO_DELAY else None
     # After a clock was set back, the last era begins later: the times of the era before it until then count, too.
-    undecided = undecided_until(stored.eras, stored.watermark, stored.era_start(at))
+    undecided = undecided_until(stored.eras, stored.watermark, stored.era_start(now))
     watermark = stored.watermark if undecided is None else undecided.last
     revision = stored.next_revision
-    era = Era(stored.era_start(at, watermark), None, revision)
+    era = Era(stored.era_start(now, watermark), None, revision)
     eras = _eras_text(stored.eras_and(era, watermark))
     fields = ["revision", str(revision), "last_since", to_micros_text(era.since), "eras", eras]
     last = None if undecided is None else to_micros_text(undecided.last)

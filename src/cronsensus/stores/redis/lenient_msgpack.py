@@ -48,9 +48,9 @@ class _Reader:
         return self._read_several(self._read_number(form), pairs=pairs)
 
     def _read_bytes(self, count: int) -> bytes:
-        found = self._answer[self._at : self._at + count]
+        read = self._answer[self._at : self._at + count]
         self._at += count
-        return found
+        return read
 
     def _read_number(self, form: str) -> Any:
         return struct.unpack(form, self._read_bytes(struct.calcsize(form)))[0]

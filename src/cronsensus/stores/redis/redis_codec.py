@@ -69,9 +69,9 @@ def read_instant(value: str | Literal[False]) -> datetime | None:
     return None if value is False else from_micros(int(value))
 
 
-def to_micros_text(at: datetime | None) -> str | None:
+def to_micros_text(instant: datetime | None) -> str | None:
     """Return an instant as the scripts have it."""
-    return None if at is None else str(to_micros(at))
+    return None if instant is None else str(to_micros(instant))
 
 
 def to_length(duration: timedelta) -> int:
@@ -150,14 +150,14 @@ def holding_eras(eras: tuple[Era, ...], watermark: datetime) -> tuple[Era, ...]:
 def job_state(keyspace: Keyspace, row: Row) -> JobState:
     """Return the state of a job for planning."""
     number, spec, revision, watermark, eras, active, pauses, definition, due = row
-    at = from_micros(instant_of(int(watermark)))
+    decided_until = from_micros(instant_of(int(watermark)))
     return JobState(
         id=keyspace.job_id(number),
         spec=read_spec(spec),
         revision=int(revision),
-        watermark=at,
-        eras=holding_eras(read_eras(eras), at),
-        pauses=tuple(pause for pause in map(read_stretch, pauses) if pause.end is None or pause.end > at),
+        watermark=decided_until,
+        eras=holding_eras(read_eras(eras), decided_until),
+        pauses=tuple(pause for pause in map(read_stretch, pauses) if pause.end is None or pause.end > decided_until),
         active=active,
         due_at=read_instant(due),
         definition=definition,
@@ -312,8 +312,8 @@ def read_glance(row: Row, job: str) -> Glance:
 
 
 def _read_progress(text: str) -> tuple[float, float]:
-    done, _, total = text.partition(" ")
-    return float(done), float(total)
+    done_text, _, total = text.partition(" ")
+    return float(done_text), float(total)
 
 
 def read_children(row: Row | Literal[False], limit: int) -> Children:

@@ -98,8 +98,10 @@ class Handle:
     ) -> Any:
         now = b"" if self._clock is None else b"%d" % to_micros(self._clock.now())
         try:
-            given = (arguments, now, earliest, entry)
-            return unpack_answer(self._client.run_script(script_of(verb), given, confirmed=confirmed, tell=tell))
+            script_arguments = (arguments, now, earliest, entry)
+            return unpack_answer(
+                self._client.run_script(script_of(verb), script_arguments, confirmed=confirmed, tell=tell)
+            )
         except Refusal as refused:
             if refused.word == "LEASELOST":
                 raise LeaseLost("the session is not alive; what it held may be with another node by now") from None

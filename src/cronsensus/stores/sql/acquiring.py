@@ -50,10 +50,10 @@ def acquire_occurrences(
         for time in ask.times:
             if time - from_micros(tx.now) > MOST_IN_FUTURE:
                 raise too_early(ask.job, time, from_micros(tx.now))
-    late = any(row.late for row in jobs)
-    if late:
+    has_late = any(row.late for row in jobs)
+    if has_late:
         expire_late(tx)
-    contest.read_contest({row.name: row for row in jobs if row.retired_at is None}, again=late)
+    contest.read_contest({row.name: row for row in jobs if row.retired_at is None}, again=has_late)
     answers = [contest.answer_ask(ask) for ask in asks]
     write_contest(tx, contest)
     claims = iter(start_won(tx, contest, session, jobs[0].holder, lease) if contest.won else ())
@@ -99,7 +99,9 @@ def start_won(tx: Transaction, contest: Contest, session: str, node: str, lease:
         ids |= {(row.job_id, row.key): row.id for answer in answers for row in answer.rows}
     first, claimed_at = answers[0].row.last - last_place, from_micros(tx.now)
     return [
-        _make_claim(win, ids[win.job, win.key], contest.specs[win.job], first + place, session=session, at=claimed_at)
+        _make_claim(
+            win, ids[win.job, win.key], contest.specs[win.job], first + place, session=session, claimed_at=claimed_at
+        )
         for place, win in enumerate(won)
     ]
 
@@ -124,7 +126,7 @@ def _take_tokens(tx: Transaction, won: Sequence[Win]) -> list[Pending]:
     return [last, *(tx.send("ids_of_asked", ids=ids, keys=keys) for ids, keys in more_queries)]
 
 
-def _make_claim(win: Win, number: int, spec: JobSpec, token: int, *, session: str, at: datetime) -> Claim:
+def _make_claim(win: Win, number: int, spec: JobSpec, token: int, *, session: str, claimed_at: datetime) -> Claim:
     row, (args, kwargs, headers) = win.row, win.payload
     return Claim(
         id=number,
@@ -138,13 +140,13 @@ def _make_claim(win: Win, number: int, spec: JobSpec, token: int, *, session: st
         session=session,
         args=args,
         kwargs=kwargs,
-        claimed_at=at,
+        claimed_at=claimed_at,
         crashes=0 if row is None else row.crashes,
         failures=0 if row is None else row.failures,
         fingerprint=win.fingerprint if win.by_name else None,
         parent=None if row is None else row.parent,
         listed=None if row is None else row.listed,
-        created_at=at if row is None else from_micros(row.created_at),
+        created_at=claimed_at if row is None else from_micros(row.created_at),
         note=None if row is None else row.note,
         headers=headers,
     )

@@ -29,21 +29,23 @@ _AWAIT = (
 
 
 @contextmanager
-def borrow_connection(given: Any, engine: Engine) -> Iterator[Connection]:
+def borrow_connection(connection_or_session: Any, engine: Engine) -> Iterator[Connection]:
     """Wrap a connection of the caller's so that the store's statements can run on it, through SQLAlchemy.
 
     Args:
-        given: SQLAlchemy's ``Connection`` or ORM ``Session``, or a connection of the store's own driver.
+        connection_or_session: SQLAlchemy's ``Connection`` or ``Session``, or a connection of the store's own driver.
         engine: of the store's database and driver.
 
     Raises:
         UnsupportedTransaction: it is something else, of another database, or commits each statement by itself.
     """
-    users_connection = through_sqlalchemy(given, _AWAIT)
-    if users_connection is None and isinstance(given, getattr(engine.dialect.dbapi, "Connection", _NotOurs)):
-        users_connection = OfSqlalchemy(alchemy.Connection(engine, connection=_NotOurs(given)), alchemy)
+    users_connection = through_sqlalchemy(connection_or_session, _AWAIT)
+    if users_connection is None and isinstance(
+        connection_or_session, getattr(engine.dialect.dbapi, "Connection", _NotOurs)
+    ):
+        users_connection = OfSqlalchemy(alchemy.Connection(engine, connection=_NotOurs(connection_or_session)), alchemy)
     if users_connection is None:
-        raise UnsupportedTransaction(_unusable_error(given, engine))
+        raise UnsupportedTransaction(_unusable_error(connection_or_session, engine))
     connection: alchemy.Connection = users_connection.connection
     if connection.dialect.name != engine.dialect.name:
         raise UnsupportedTransaction(
@@ -59,8 +61,8 @@ def borrow_connection(given: Any, engine: Engine) -> Iterator[Connection]:
         yield Connection(connection, ours=False)
 
 
-def _unusable_error(given: Any, engine: Engine) -> str:
-    kind = f"{type(given).__module__}.{type(given).__qualname__}"
+def _unusable_error(connection_or_session: Any, engine: Engine) -> str:
+    kind = f"{type(connection_or_session).__module__}.{type(connection_or_session).__qualname__}"
     driver = getattr(engine.dialect.dbapi, "__name__", engine.dialect.driver)
     asynchronous = "; of an async driver, go through SQLAlchemy: await session.run_sync(run.complete_in)"
     return (

@@ -129,10 +129,10 @@ class Contest:
 
     def _decide_named(self, row: AnyRow, ask: AskNamed) -> NotWon | None:
         named, tx = ask.named, self._tx
-        place, at = (row.id, named.key), None if named.scheduled_for is None else to_micros(named.scheduled_for)
+        place, nominal = (row.id, named.key), None if named.scheduled_for is None else to_micros(named.scheduled_for)
         if named.scheduled_for is not None and is_pruned(row.horizon, named.scheduled_for):
             return NotWon.PRUNED
-        if at is not None and not self._is_named_elsewhere(row.id, at):
+        if nominal is not None and not self._is_named_elsewhere(row.id, nominal):
             return NotWon.LOST
         spec = self._read_spec(row)
         if spec is None:
@@ -140,16 +140,16 @@ class Contest:
         row_of_key, fingerprint = self._rows_by_key.get(place), ask.fingerprint
         if (
             row_of_key is not None
-            and at is None
+            and nominal is None
             and not isinstance(row_of_key, NotWon)
             and _is_past_keep(row_of_key, spec, tx.now)
         ):
             self.over.append(row_of_key.id)
             row_of_key = None
         if row_of_key is None:
-            if at is not None and row.paused_at is not None:
+            if nominal is not None and row.paused_at is not None:
                 return NotWon.LOST
-            self._create_occurrence(row, spec, named.key, at, fingerprint=fingerprint)
+            self._create_occurrence(row, spec, named.key, nominal, fingerprint=fingerprint)
             return None
         if isinstance(row_of_key, NotWon) or row_of_key.state != "pending":
             return NotWon.LOST
@@ -166,8 +166,8 @@ class Contest:
     ) -> NotWon | None:
         if time - from_micros(self._tx.now) > MOST_EARLY:
             return NotWon.EARLY
-        at, place = to_micros(time), (row.id, scheduled_key(time))
-        if is_pruned(row.horizon, time) or not self._is_named_elsewhere(row.id, at):
+        nominal, place = to_micros(time), (row.id, scheduled_key(time))
+        if is_pruned(row.horizon, time) or not self._is_named_elsewhere(row.id, nominal):
             return NotWon.LOST
         row_of_key = self._rows_by_key.get(place)
         if row_of_key is not None:
@@ -182,8 +182,8 @@ class Contest:
         if refused is NotWon.LEFT:
             return refused
         grace = spec.policies.grace
-        expires_at = None if grace is None else within_stores(at + grace // _MICROSECOND)
-        self._create_occurrence(row, spec, place[1], at, expires_at=expires_at, refused=refused)
+        expires_at = None if grace is None else within_stores(nominal + grace // _MICROSECOND)
+        self._create_occurrence(row, spec, place[1], nominal, expires_at=expires_at, refused=refused)
         return refused
 
     def _read_spec(self, row: AnyRow) -> JobSpec | None:
@@ -218,13 +218,13 @@ class Contest:
         """Whether a single occurrence is requested by name: then its caller gets the error."""
         return len(self._asks) == 1 and isinstance(self._asks[0], AskNamed)
 
-    def _is_named_elsewhere(self, job: int, at: int) -> bool:
+    def _is_named_elsewhere(self, job: int, nominal: int) -> bool:
         """Whether another program named the job's times at ``at``, because its era had no trigger.
 
         A time before the first era counts as in that.
         """
         eras = self._eras.get(job, [])
-        earlier = [era for era in eras if era.since < at]
+        earlier = [era for era in eras if era.since < nominal]
         return bool(eras) and not (earlier or eras[:1])[-1].ruled
 
     # --- writing
@@ -235,36 +235,44 @@ class Contest:
         row: AnyRow,
         spec: JobSpec,
         key: str,
-        at: int | None,
+        nominal: int | None,
         *,
         expires_at: int | None = None,
         refused: NotWon | None = None,
         fingerprint: str | None = None,
     ) -> None:
         """Create an occurrence, which is won unless it is ``refused``."""
-        tx, origin = self._tx, Origin.ENQUEUE if at is None else Origin.SCHEDULE
+        tx, origin = self._tx, Origin.ENQUEUE if nominal is None else Origin.SCHEDULE
         if row.id not in self._payloads:
             self._payloads[row.id] = write_payload(spec.args, spec.kwargs, what="arguments")
         payload = self._payloads[row.id]
         self.new.append(
             new_row(
-                tx, row.id, spec, key, origin, due_at=tx.now, payload=payload, scheduled_for=at, expires_at=expires_at
+                tx,
+                row.id,
+                spec,
+                key,
+                origin,
+                due_at=tx.now,
+                payload=payload,
+                scheduled_for=nominal,
+                expires_at=expires_at,
             )
         )
-        if at is not None and spec.trigger is None and (row.next_due is None or row.next_due > at):
-            self.passed[row.id] = max(at, self.passed.get(row.id, at))
+        if nominal is not None and spec.trigger is None and (row.next_due is None or row.next_due > nominal):
+            self.passed[row.id] = max(nominal, self.passed.get(row.id, nominal))
         if refused is not None:
             self._rows_by_key[row.id, key] = self.closed[row.id, key] = refused
             return
         self._note_win(
-            Win(row.id, key, origin, instant(at), tx.now, read_call(payload), None, fingerprint, by_name=True)
+            Win(row.id, key, origin, instant(nominal), tx.now, read_call(payload), None, fingerprint, by_name=True)
         )
 
     def _win_existing(
         self, row: AnyRow, payload: Payload, due_at: int, fingerprint: str | None, *, by_name: bool
     ) -> None:
-        origin, at = ORIGINS[row.origin], instant(row.scheduled_for)
-        self._note_win(Win(row.job_id, row.key, origin, at, due_at, payload, row, fingerprint, by_name))
+        origin, scheduled_for = ORIGINS[row.origin], instant(row.scheduled_for)
+        self._note_win(Win(row.job_id, row.key, origin, scheduled_for, due_at, payload, row, fingerprint, by_name))
 
     def _note_win(self, win: Win) -> None:
         self.won.append(win)

@@ -274,8 +274,8 @@ class InOneStatement(Plans):
             if notify:
                 values["channel"] = self._channel
             answer = yield Statement(query, values)
-            here, fresh, now, *_ = answer.rows[0]
-            if here and fresh:
+            is_here, fresh, now, *_ = answer.rows[0]
+            if is_here and fresh:
                 break
             if anew:
                 raise self.elsewhere_error()
@@ -332,8 +332,8 @@ class StepByStep(Plans):
             answer = yield Statement(
                 self._dialect.find_single_row_query("definitions_in"), {"jobs": sorted(job.id for job in jobs.values())}
             )
-            here = bool(answer.rows) and self._is_here(place, Place(answer.rows[0][0], 0, answer.rows[0][1]))
-            if here and (anew or _are_fresh(jobs, answer)):
+            is_here = bool(answer.rows) and self._is_here(place, Place(answer.rows[0][0], 0, answer.rows[0][1]))
+            if is_here and (anew or _are_fresh(jobs, answer)):
                 break
             if anew:
                 raise self.elsewhere_error()

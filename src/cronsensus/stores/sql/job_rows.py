@@ -118,8 +118,8 @@ def holding_eras(all_eras: tuple[Era, ...], watermark: int) -> tuple[Era, ...]:
     """Return the last era that began at or before the watermark, and those after it."""
     if len(all_eras) < 2:
         return all_eras
-    at = from_micros(watermark)
-    first = max((index for index, era in enumerate(all_eras) if era.since <= at), default=0)
+    decided_until = from_micros(watermark)
+    first = max((index for index, era in enumerate(all_eras) if era.since <= decided_until), default=0)
     return all_eras[first:] if first else all_eras
 
 

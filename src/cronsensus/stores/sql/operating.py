@@ -152,11 +152,11 @@ class Created:
         after, fresh = self._after.list_found(), set(self._new)
         answers: list[Enqueued] = []
         for key, name in zip(self._keys, self._names, strict=True):
-            found = after[key] if key in after else self._before[key]
+            row = after[key] if key in after else self._before[key]
             created = key in fresh
-            payload = None if created else found.payload if key in self._before else self._new[key].payload
-            at = from_micros(self._new[key].created_at) if created else None
-            answers.append(Enqueued(found.id, name, key[1], created, found.state, payload, at))
+            payload = None if created else row.payload if key in self._before else self._new[key].payload
+            created_at = from_micros(self._new[key].created_at) if created else None
+            answers.append(Enqueued(row.id, name, key[1], created, row.state, payload, created_at))
             fresh.discard(key)
         return answers
 
@@ -321,8 +321,8 @@ def backfill_times(tx: Transaction, job: str, times: Sequence[datetime], *, by: 
     for time in times:
         moment = to_micros(time)
         if moment in existing:
-            found = existing[moment]
-            answers.append(Enqueued(found.id, job, found.key, created=False, state=State(found.state)))
+            occurrence = existing[moment]
+            answers.append(Enqueued(occurrence.id, job, occurrence.key, created=False, state=State(occurrence.state)))
         else:
             answer = by_time[moment]
             answers.append(answer)

@@ -71,7 +71,7 @@ def probe_store(url: str, namespace: str) -> Answer | None:
 
 
 def _fill_query(query: Query, words: Mapping[str, str]) -> str:
-    return VALUE.sub(lambda at: words[at[1]], query.text)
+    return VALUE.sub(lambda match: words[match[1]], query.text)
 
 
 def _values_of(namespace: str, boot: str, moment: str) -> dict[str, str]:

@@ -105,7 +105,7 @@ def parse_blocks(text: str, kind: Kind) -> list[Block]:
                 bodies[what][name] = body
 
     def put(body: str) -> str:
-        return _PUT.sub(lambda at: put(bodies["part"][at[1]].strip()), body)
+        return _PUT.sub(lambda match: put(bodies["part"][match[1]].strip()), body)
 
     return [_make_block(name, put(body)) for name, body in bodies["name"].items()]
 
@@ -185,11 +185,11 @@ def _write_block(block: Block, kind: Kind, schema: str, *, single: bool) -> Quer
             row = _GIVEN.sub(r":\1", f"({values[1]})") if values else f"SELECT {columns}"
     names = ", ".join(block.rows)
     arrays = ", ".join(f"CAST(:{name} AS {type_}[])" for name, type_ in block.rows.items())
-    known = {**_EVERYWHERE[kind], **places}
+    texts = {**_EVERYWHERE[kind], **places}
     sequence = f'"{schema}".cronsensus_tokens'.replace("'", "''")
 
     def put(match: re.Match[str]) -> str:
-        return known[match[1]].format(more=match[2] or "", names=names, arrays=arrays, rows=ROWS, sequence=sequence)
+        return texts[match[1]].format(more=match[2] or "", names=names, arrays=arrays, rows=ROWS, sequence=sequence)
 
     text = _PLACE.sub(put, text)
     if single:

@@ -341,6 +341,6 @@ def attempt_row(
     return (row.token, row.id, row.attempt, row.session, row.node, started, now, end, reason, error)
 
 
-def began_at(row: AnyRow, at: int) -> Any:
+def began_at(row: AnyRow, now: int) -> Any:
     """Return when an attempt started: by its row, or by ``at`` if it was reserved."""
-    return max(at, row.started_at) if row.reserved else row.started_at
+    return max(now, row.started_at) if row.reserved else row.started_at

@@ -74,7 +74,7 @@ class SqlHandle(Store):
         self,
         *,
         namespace: str,
-        given: tuple[str, Clock | None],
+        url_and_clock: tuple[str, Clock | None],
         where: str,
         dialect: Dialect,
         connect: Callable[[], Any],
@@ -84,14 +84,14 @@ class SqlHandle(Store):
 
         Args:
             namespace: separates applications.
-            given: the URL and the clock of the subclass, for its siblings.
+            url_and_clock: the URL and the clock of the subclass, for its siblings.
             where: the store's name in errors.
             dialect: of the database.
             connect: opens a driver's connection for verbs.
             lend: opens a connection for the code of jobs, if those for verbs have settings of their own.
         """
         self.namespace = check_name(namespace, what="namespace")
-        self._url_and_clock = given
+        self._url_and_clock = url_and_clock
         self._where = where
         self._dialect = dialect
         self._connections = Connections(lambda: self._note_opened(Connection(connect())), where=where)

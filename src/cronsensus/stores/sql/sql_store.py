@@ -464,8 +464,8 @@ class SqlStore(SqlHandle):
     def _identity(self) -> Identity | None:
         """Return the random number that was made with the tables, and when it was made."""
         with self._read_transaction(queued=True) as tx:
-            [found] = tx.send_last("which_store")
-        return None if found.id is None else Identity(str(found.id), from_micros(found.since))
+            [row] = tx.send_last("which_store")
+        return None if row.id is None else Identity(str(row.id), from_micros(row.since))
 
     @repeated
     def _note_in_trail(self, act: Loss | Prune, by: str) -> None:

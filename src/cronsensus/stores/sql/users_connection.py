@@ -106,7 +106,7 @@ def texts_of(statement: Statement, *, takes_names: bool) -> Iterator[tuple[str, 
         separator = " UNION ALL " if query.row.startswith("SELECT") else ", "
         row_texts = []
         for place, row in enumerate(statement.rows):
-            row_texts.append(VALUE.sub(lambda at, place=place: f":{at[1]}_{place}", query.row))  # type: ignore[misc]
+            row_texts.append(VALUE.sub(lambda match, place=place: f":{match[1]}_{place}", query.row))  # type: ignore[misc]
             values |= {f"{name}_{place}": value for name, value in zip(query.rows, row, strict=True)}
         yield _for_driver(query.text.replace(ROWS, separator.join(row_texts)), takes_names=takes_names), values
     else:

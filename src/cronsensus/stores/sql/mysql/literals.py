@@ -17,5 +17,5 @@ def literal_of(driver: BoundedConnection, value: Any) -> str:
     if type(value) is int:
         return str(value)
     if isinstance(value, (list, tuple)):
-        return "(" + ",".join([literal_of(driver, one) for one in value]) + ")" if value else _NOTHING
+        return "(" + ",".join([literal_of(driver, item) for item in value]) + ")" if value else _NOTHING
     return driver.escape(value)

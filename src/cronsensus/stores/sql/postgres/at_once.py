@@ -74,8 +74,8 @@ def enqueue_one(tx: Transaction, cached_item: CachedItem) -> Enqueued | None:
     tx.commit()
     if inserted.row is None:
         return None
-    at = from_micros(inserted.row.created_at)
-    return Enqueued(inserted.row.id, item.job, key, created=True, state=State.PENDING, created_at=at)
+    created_at = from_micros(inserted.row.created_at)
+    return Enqueued(inserted.row.id, item.job, key, created=True, state=State.PENDING, created_at=created_at)
 
 
 def only_end(step: Step) -> tuple[End, Final] | None:

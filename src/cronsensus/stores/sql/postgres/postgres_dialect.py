@@ -170,8 +170,8 @@ class PostgresDialect(Dialect):
             prepare=False,
         )
         driver.execute("SELECT pg_advisory_xact_lock(%s)", [key_of("migrate", self.url.schema)], prepare=False)
-        [there] = driver.execute("SELECT to_regnamespace(%s)", [f'"{self.url.schema}"']).fetchone() or [None]
-        if there is None:
+        [schema_name] = driver.execute("SELECT to_regnamespace(%s)", [f'"{self.url.schema}"']).fetchone() or [None]
+        if schema_name is None:
             # Checked first: IF NOT EXISTS needs the right to create even if there is nothing to do.
             driver.execute(cast("Any", f'CREATE SCHEMA "{self.url.schema}"'))
 

@@ -165,16 +165,18 @@ def translate_error(error: BaseException, url: PostgresUrl) -> CronsensusError |
         if isinstance(error, psycopg.DataError):
             return InvalidOption(f"{url.where} cannot keep this value: {mask(_first_line(error), secrets=url.secrets)}")
         return None
-    known = url.connection
+    parameters = url.connection
     meaning, text = _MEANINGS[kind]
     answer = text.format(
         answer=mask(_first_line(error), secrets=url.secrets),
         timeout=url.timeout,
         half=url.timeout / 2,
         schema=url.schema,
-        user=known.get("user", "this user"),
-        database=known.get("dbname", "NAME"),
-        address=" ".join(f"-{flag} {known[name]}" for flag, name in (("h", "host"), ("p", "port")) if name in known),
+        user=parameters.get("user", "this user"),
+        database=parameters.get("dbname", "NAME"),
+        address=" ".join(
+            f"-{flag} {parameters[name]}" for flag, name in (("h", "host"), ("p", "port")) if name in parameters
+        ),
     )
     return meaning(f"{url.where}: {answer}")
 

@@ -64,7 +64,7 @@ class PostgresStore(PresenceStore):
         self._postgres = PostgresDialect(self._url, clock)
         super().__init__(
             namespace=namespace,
-            given=(url, clock),
+            url_and_clock=(url, clock),
             where=self._url.where,
             dialect=self._postgres,
             connect=self._open_driver,
@@ -100,8 +100,8 @@ class PostgresStore(PresenceStore):
                 )
                 if (step.plans or step.want) and is_answer_lost:
                     # It may have claimed, and a claim is not repeated: the caller reads what its session holds.
-                    what = f"{self._where}: the connection was lost before a step was answered"
-                    raise StoreUnavailable(what) from error
+                    lost_error = f"{self._where}: the connection was lost before a step was answered"
+                    raise StoreUnavailable(lost_error) from error
             except Exception as error:
                 if not is_of_values(error):
                     raise
@@ -121,13 +121,13 @@ class PostgresStore(PresenceStore):
             return self._claim_due(session, *only_want)
         return None
 
-    def _claim_due(self, session: str, want: Want, known: dict[str, JobSpec]) -> Done | None:
+    def _claim_due(self, session: str, want: Want, specs: dict[str, JobSpec]) -> Done | None:
         if PATIENCE.monotonic() < self._unusual_until:
             return None
         with self._glance_transaction() as tx:
             if at_once.was_closed(driver_of(tx.connection)):
                 return None
-            claims = at_once.start_due(tx, session, want, known)
+            claims = at_once.start_due(tx, session, want, specs)
         if claims is None:
             self._unusual_until = PATIENCE.monotonic() + GENERAL_CLAIM_FOR
             return None

@@ -236,8 +236,8 @@ def _try_lock(file: int, kind: int) -> bool:
 
 def _read_epoch(file: int) -> str | None:
     """Return the epoch in a file; ``None``: there is none, or only a part."""
-    found = _TEXT.match(os.pread(file, 256, 0))
-    return found[1].decode("ascii") if found else None
+    match = _TEXT.match(os.pread(file, 256, 0))
+    return match[1].decode("ascii") if match else None
 
 
 def _write_epoch(file: int, text: str) -> None:

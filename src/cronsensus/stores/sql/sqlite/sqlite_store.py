@@ -70,7 +70,7 @@ class SqliteStore(SqlStore):
         self._may_create = False
         super().__init__(
             namespace=namespace,
-            given=(url, clock),
+            url_and_clock=(url, clock),
             where=str(self._url.path),
             dialect=dialect,
             connect=self._open_driver,

@@ -132,12 +132,12 @@ def wake_next(database: Path, namespace: str, name: str) -> None:
         return
     prefix, directory = prefix_of(namespace, name), directory_of(database)
     with contextlib.suppress(OSError):
-        for found in sorted(directory.glob(prefix + "*")):
-            called = directory / (NAMELESS + found.name)
+        for pipe in sorted(directory.glob(prefix + "*")):
+            notified = directory / (NAMELESS + pipe.name)
             with contextlib.suppress(OSError):
-                found.rename(called)
-                was_notified = write_notification(called)
-                called.unlink(missing_ok=True)
+                pipe.rename(notified)
+                was_notified = write_notification(notified)
+                notified.unlink(missing_ok=True)
                 if was_notified:
                     return
 
