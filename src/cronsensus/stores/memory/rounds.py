@@ -32,7 +32,7 @@ from cronsensus.model.occurrence import (
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State
 from cronsensus.model.step import Done, GiveBack, Step, Want, may_be_reserved
-from cronsensus.payload.codec import clean, clean_error, cleaned
+from cronsensus.payload.codec import clean, clean_error, clean_optional
 from cronsensus.stores.memory.memory_handle import Handle, writes
 from cronsensus.stores.memory.state import JobRow, OccurrenceRow, SessionRow
 from cronsensus.stores.values import MOST_AHEAD, NO_DELAY, Partition, View, newest_of
@@ -351,7 +351,7 @@ class RoundVerbs(Handle):
         now, outcome = self._now(), unless_cancelled(end.then, row.cancel)
         self._space.start_reserved(row, now - end.elapsed)
         error = error_of(outcome)
-        row.error, reason = None if error is None else clean_error(error), cleaned(outcome.reason)
+        row.error, reason = None if error is None else clean_error(error), clean_optional(outcome.reason)
         if (recorded := recorded_as(outcome)) is None:
             row.runs.pop()
         else:

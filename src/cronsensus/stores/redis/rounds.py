@@ -27,7 +27,7 @@ from cronsensus.model.occurrence import (
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step, Want
-from cronsensus.payload.codec import clean, cleaned, write_error
+from cronsensus.payload.codec import clean, clean_optional, write_error
 from cronsensus.process.logger import Logger
 from cronsensus.stores.redis.client import TooFewReplicas
 from cronsensus.stores.redis.redis_codec import (
@@ -309,7 +309,7 @@ class RoundVerbs(Handle):
                 end.session,
                 to_length(end.elapsed),
                 recorded_as(end.then) or False,
-                cleaned(end.then.reason),
+                clean_optional(end.then.reason),
                 write_error(end.error),
                 _encode_next_state(end.then),
             ]

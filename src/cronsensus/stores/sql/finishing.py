@@ -19,7 +19,7 @@ from cronsensus.model.ends import (
 )
 from cronsensus.model.occurrence import Claim, Note, Settled
 from cronsensus.model.states import State
-from cronsensus.payload.codec import clean, cleaned, write_error
+from cronsensus.payload.codec import clean, clean_optional, write_error
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.sessions import attempt_row, began_at
 from cronsensus.stores.sql.transaction import Transaction
@@ -60,7 +60,7 @@ class Ends:
                     self._refused.append((end, _state_of(row, became)))
                 continue
             next_state, elapsed = unless_cancelled(end.then, row.cancel_reason), end.elapsed // _MICROSECOND
-            reason, error = cleaned(next_state.reason), write_error(error_of(next_state))
+            reason, error = clean_optional(next_state.reason), write_error(error_of(next_state))
             match next_state:
                 case Final():
                     started_at = began_at(row, now - elapsed)

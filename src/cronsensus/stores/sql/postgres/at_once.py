@@ -25,7 +25,7 @@ from cronsensus.model.occurrence import Claim, Enqueued, Item, Settled, schedule
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import Origin, State
 from cronsensus.model.step import Done, GiveBack, Step, Want
-from cronsensus.payload.codec import cleaned, read_payload, write_error, write_payload
+from cronsensus.payload.codec import clean_optional, read_payload, write_error, write_payload
 from cronsensus.stores.sql.claim_query import MOST_PAGE_ROWS, ORIGINS, Payload, read_claimed
 from cronsensus.stores.sql.definitions import Definitions
 from cronsensus.stores.sql.dialect import AnyRow
@@ -90,7 +90,7 @@ def close_one(tx: Transaction, end: End, then: Final) -> Done | None:
     """Close an occurrence; ``None``: it is not running under the token."""
     closed = tx.send(
         "close_one", space=tx.namespace, now=tx.moment, occurrence=end.id, token=end.token, session=end.session,
-        state=then.state.value, reason=cleaned(then.reason), result=then.result, error=write_error(then.error),
+        state=then.state.value, reason=clean_optional(then.reason), result=then.result, error=write_error(then.error),
         ran=end.elapsed // _MICROSECOND,
     )  # fmt: skip
     if closed.count != 1:
