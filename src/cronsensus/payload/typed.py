@@ -34,8 +34,8 @@ _CARRIED_BY_ANNOTATION = (datetime, date, time, timedelta, Decimal, UUID, Enum, 
 _TYPES_WITH_FIELDS = (shapes.DataclassType, shapes.StructType, shapes.TypedDictType, shapes.NamedTupleType)
 _MORE_THAN_JSON = (
     *_TYPES_WITH_FIELDS, shapes.BytesType, shapes.ByteArrayType, shapes.MemoryViewType, shapes.DateTimeType,
-    shapes.DateType, shapes.TimeType, shapes.TimeDeltaType, shapes.UUIDType, shapes.DecimalType, shapes.EnumType, shapes.SetType,
-    shapes.FrozenSetType, shapes.TupleType, shapes.VarTupleType,
+    shapes.DateType, shapes.TimeType, shapes.TimeDeltaType, shapes.UUIDType, shapes.DecimalType, shapes.EnumType,
+    shapes.SetType, shapes.FrozenSetType, shapes.TupleType, shapes.VarTupleType,
 )  # fmt: skip
 """Types with values that JSON does not have."""
 _MOST_CHARACTERS_SHOWN = 80
@@ -191,8 +191,8 @@ class _AnnotatedValue:
         converts = self._needs_conversion()
         if value is None and not self._may_be_none and self._type is not None and not _allows_none(self._type):
             raise InvalidPayload(
-                f"{what}: {self.name} is None, which does not fit its annotation {self._annotation_text()}; with an ORM, "
-                "a new row's number is None before session.flush(). "
+                f"{what}: {self.name} is None, which does not fit its annotation {self._annotation_text()}; with an "
+                "ORM, a new row's number is None before session.flush(). "
                 f"If None is meant, annotate {self._annotation_text()} | None"
             )
         if not converts:
