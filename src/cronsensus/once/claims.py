@@ -236,7 +236,7 @@ class Claims(OutsideClaims):
                 if not waited_for:
                     self._waits.pop(key, None)
 
-    def _as_known(self, spec: JobSpec) -> JobSpec:
+    def _stored_form(self, spec: JobSpec) -> JobSpec:
         """Return a definition with the function's name in the store; warn if the name is another function's."""
         if not spec.name.startswith(GUARDED) or spec.function == spec.name:
             return spec

@@ -84,7 +84,7 @@ class OutsideClaims:
         self._lease = lease
         self._fast_evidence = fast_evidence
         self.background: BackgroundQueue = BackgroundQueue()
-        self._reconciliation = Reconciliation(clock, store, self._list_held_keys, later=self.background.add_call)
+        self._reconciliation = Reconciliation(clock, store, self._list_held_keys, call_later=self.background.add_call)
         self._host = SessionHost(
             store,
             clock,
@@ -129,7 +129,7 @@ class OutsideClaims:
     # --- acquiring ----------------------------------------------------------------------------------------------------
 
     def acquire_claims(self, requests: Sequence[tuple[JobSpec, Ask | AskNamed]]) -> list[list[Owned | NotWon]]:
-        """Acquire times and keys, all in a single step; the answers are in the order of ``wanted``.
+        """Acquire times and keys, all in a single step; the answers are in the order of ``requests``.
 
         Raises:
             StoreError: the store cannot be used. Claims that it granted all the same are released by a later renewal.
@@ -138,12 +138,12 @@ class OutsideClaims:
         self._host.refuse_if_emptied()
         self.define_jobs(*(spec for spec, _ in requests))
         with self._counting_request():
-            answers = self._acquire_again([ask for _, ask in requests])
+            answers = self._acquire_with_new_session([ask for _, ask in requests])
             # The store lost these jobs, with all of their records.
             unknown = [place for place, answer in enumerate(answers) if NotWon.UNKNOWN in answer]
             if unknown:
                 self.define_jobs(*(requests[place][0] for place in unknown), anew=True)
-                new_answers = self._acquire_again([requests[place][1] for place in unknown])
+                new_answers = self._acquire_with_new_session([requests[place][1] for place in unknown])
                 for place, answer in zip(unknown, new_answers, strict=True):
                     answers[place] = answer
             return answers
@@ -159,7 +159,7 @@ class OutsideClaims:
             with self._lock:
                 self._acquiring -= 1
 
-    def _acquire_again(self, asks: Sequence[Ask | AskNamed]) -> list[list[Owned | NotWon]]:
+    def _acquire_with_new_session(self, asks: Sequence[Ask | AskNamed]) -> list[list[Owned | NotWon]]:
         try:
             return self._request_claims(asks, Ticket)
         except LeaseLost:
@@ -254,11 +254,11 @@ class OutsideClaims:
         """Define jobs that this process has not defined yet; with ``anew`` all of them."""
         new = {spec.name: spec for spec in specs if anew or self._defined.get(spec.name) != spec}
         if new:
-            stored_form = [self._as_known(spec) for spec in new.values()]
+            stored_form = [self._stored_form(spec) for spec in new.values()]
             self.store.define_jobs(stored_form, release=self._release(), by=self.name)
             self._defined |= new
 
-    def _as_known(self, spec: JobSpec) -> JobSpec:
+    def _stored_form(self, spec: JobSpec) -> JobSpec:
         """Return a definition in the form for the store."""
         return spec
 
@@ -271,10 +271,10 @@ class OutsideClaims:
             StoreError: the store has been away for ``PATIENCE`` seconds. This process keeps trying for as long as its
                 session lives.
         """
-        [settled] = self.settle_all({owned: end})
+        [settled] = self.record_ends({owned: end})
         return settled
 
-    def settle_all(self, ends: Mapping[OwnedClaim, End]) -> list[Settled]:
+    def record_ends(self, ends: Mapping[OwnedClaim, End]) -> list[Settled]:
         """Record the ends of several claims of a session in a single step; answers are in the order of ``ends``.
 
         Raises:

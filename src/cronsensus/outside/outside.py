@@ -428,7 +428,7 @@ class Outside:
     def _settle_together(self, ended_runs: Sequence[Won]) -> None:
         """Record the ends of a session's runs. A result that the store refuses, because it came too late, is logged."""
         try:
-            settled = self._claims.settle_all({won.held: won.held.left_end() for won in ended_runs})
+            settled = self._claims.record_ends({won.held: won.held.left_end() for won in ended_runs})
             for won, answer in zip(ended_runs, settled, strict=True):
                 if not answer.accepted:
                     _log.warning(
