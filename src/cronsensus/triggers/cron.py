@@ -66,7 +66,7 @@ class Cron(Trigger):
         anchor = date.min
         if self.every is not None and self.start is not None:
             anchor = self.start.astimezone(load_zone(self.tz)).date()
-        object.__setattr__(self, "_clock", _clock(self.expression, self.tz, self.dst, self.every, anchor))
+        object.__setattr__(self, "_clock", _clock_for(self.expression, self.tz, self.dst, self.every, anchor))
 
     def next_after(self, instant: datetime) -> datetime | None:
         """Return the first match after ``instant``, from ``start`` to ``end``."""
@@ -187,7 +187,7 @@ def cron(
         raise InvalidTrigger(f"cron expression {quoted(expression)} is not text; write it like '0 21 * * *'")
     if dst not in tuple(_DST_IN_WORDS):  # a tuple, so that what is not hashable is refused too
         raise InvalidTrigger(f"dst={quoted(dst)} is not a policy; write 'cron', 'both' or 'skip'")
-    expression, tz = _zone_in_front(expression, tz)
+    expression, tz = _split_zone_in_front(expression, tz)
     start, end = midnight_of(start), midnight_of(end)
     trigger = Cron(
         expression=read_cron(expression).text,
@@ -195,7 +195,7 @@ def cron(
         tz="UTC" if tz is None else zone_name(tz),
         names_zone=tz is not None,
         dst=dst,
-        every=_counted(every, start),
+        every=_read_every(every, start),
         start=read_optional_instant(start, "start"),
         end=read_optional_instant(end, "end"),
         jitter=read_duration(jitter, "jitter"),
@@ -204,11 +204,13 @@ def cron(
     if trigger.names_zone:
         trigger = cast("Cron", trigger.in_zone(trigger.tz))
     if trigger.next_after(FIRST - _SECOND) is None:
-        raise InvalidTrigger(f"cron expression {quoted(expression)} never fires {_when(trigger)}; write other bounds")
+        raise InvalidTrigger(
+            f"cron expression {quoted(expression)} never fires {_limits_in_words(trigger)}; write other bounds"
+        )
     return trigger
 
 
-def _counted(every: object, start: object) -> Period | None:
+def _read_every(every: object, start: object) -> Period | None:
     if every is None:
         return None
     if start is None:
@@ -219,7 +221,7 @@ def _counted(every: object, start: object) -> Period | None:
     return read_period(every)
 
 
-def _zone_in_front(expression: str, tz: str | ZoneInfo | None) -> tuple[str, str | ZoneInfo | None]:
+def _split_zone_in_front(expression: str, tz: str | ZoneInfo | None) -> tuple[str, str | ZoneInfo | None]:
     """Return an expression without the ``TZ=…`` that some crons take in front of it, and the zone."""
     first, *others = expression.strip().split(None, 1) or [""]
     rest = "".join(others)
@@ -234,7 +236,7 @@ def _zone_in_front(expression: str, tz: str | ZoneInfo | None) -> tuple[str, str
 
 
 @lru_cache(maxsize=4096)
-def _clock(expression: str, tz: str, dst: Dst, every: Period | None, anchor: date) -> ZonedClock:
+def _clock_for(expression: str, tz: str, dst: Dst, every: Period | None, anchor: date) -> ZonedClock:
     """Return what the docstring of ``cron`` has as a table; cached, because many jobs share few expressions."""
     fields = read_cron(expression)
     return ZonedClock(
@@ -245,7 +247,7 @@ def _clock(expression: str, tz: str, dst: Dst, every: Period | None, anchor: dat
     )
 
 
-def _when(trigger: Cron) -> str:
+def _limits_in_words(trigger: Cron) -> str:
     start = "" if trigger.start is None else f"from start={format_instant(trigger.start)} "
     end = "" if trigger.end is None else f"until end={format_instant(trigger.end)} "
     counted = "" if trigger.every is None else f"every {trigger.every.in_words()} "

@@ -47,7 +47,7 @@ _MONTHS = (
     "DECEMBER",
 )  # fmt: skip
 _DAYS = ("SUNDAY", "MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY")
-_FORMAT = "minute hour day-of-month month day-of-week, with seconds before them if wanted"
+_FORMAT_IN_WORDS = "minute hour day-of-month month day-of-week, with seconds before them if wanted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def _split_fields(text: str) -> list[str]:
         InvalidTrigger: it is empty, too long, not ASCII, of another program, or has another number of fields.
     """
     if not text.strip():
-        raise InvalidTrigger(f"cron expression {quoted(text)} is empty; write {_FORMAT}, such as '0 21 * * *'")
+        raise InvalidTrigger(f"cron expression {quoted(text)} is empty; write {_FORMAT_IN_WORDS}, such as '0 21 * * *'")
     if len(text) > _MAX_CHARACTERS:
         raise InvalidTrigger(
             f"cron expression {quoted(text, 40)} is longer than {_MAX_CHARACTERS} characters; "
@@ -163,7 +163,7 @@ def _split_fields(text: str) -> list[str]:
     if len(parts) in {5, 6}:
         parts[-2:] = [_shorten_names(parts[-2], _MONTHS), _shorten_names(parts[-1], _DAYS)]
     if len(parts) not in {5, 6}:
-        message = f"cron expression {quoted(text)} has {len(parts)} fields, not 5 or 6; write {_FORMAT}"
+        message = f"cron expression {quoted(text)} has {len(parts)} fields, not 5 or 6; write {_FORMAT_IN_WORDS}"
         raise InvalidTrigger(message + ("; for years use start= and end=" if len(parts) == 7 else ""))
     return parts if len(parts) == 6 else ["0", *parts]
 
@@ -172,7 +172,7 @@ def _not_ascii_message(text: str) -> str:
     """Return the message that names the wrong character: input methods produce full-width ones, which look alike."""
     first = next(character for character in text if not character.isascii())
     plain = normalize("NFKC", text)
-    instead = repr(plain) if plain.isascii() else f"{_FORMAT}, such as '0 21 * * *'"
+    instead = repr(plain) if plain.isascii() else f"{_FORMAT_IN_WORDS}, such as '0 21 * * *'"
     return (
         f"cron expression {quoted(text)} has characters other than plain ASCII: {first!r} (U+{ord(first):04X}); "
         f"write {instead}"

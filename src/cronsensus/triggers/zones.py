@@ -89,7 +89,7 @@ def load_zone(name: str) -> tzinfo:
             return ZoneInfo(name)
         except (ZoneInfoNotFoundError, ValueError, OSError):
             pass  # a directory such as 'America' is an OSError; all of these mean: no such zone
-    raise UnknownZone(_unknown(name))
+    raise UnknownZone(_unknown_zone_message(name))
 
 
 def at_wall(shown_as: datetime, zone: str, what: str) -> datetime:
@@ -111,7 +111,7 @@ def at_wall(shown_as: datetime, zone: str, what: str) -> datetime:
     return instant
 
 
-def _unknown(name: str) -> str:
+def _unknown_zone_message(name: str) -> str:
     known_names = _known_names()
     if not known_names:
         return (
@@ -120,15 +120,15 @@ def _unknown(name: str) -> str:
         )
     if (target := _link_target(name, known_names)) is not None:
         return f"tz={quoted(name)} is not a known time zone here; write {target!r}, which is the same zone"
-    if (instead := _instead(name)) is not None:
+    if (instead := _advice_for_name(name)) is not None:
         return f"tz={quoted(name)} is not a known time zone; {instead}"
-    matches = _close_to(name[:64], known_names)
+    matches = _close_names(name[:64], known_names)
     if matches:
         return f"tz={quoted(name)} is not a known time zone; did you mean {' or '.join(map(repr, matches))}?"
     return f"tz={quoted(name)} is not a known time zone; {_EXAMPLE}"
 
 
-def _instead(name: str) -> str | None:
+def _advice_for_name(name: str) -> str | None:
     """Return what to write instead of an offset, or of a large city without a zone."""
     text = name.strip()
     if text.upper() in {"Z", "ZULU"}:
@@ -156,7 +156,7 @@ def _link_target(name: str, known_names: frozenset[str]) -> str | None:
 
     Some systems leave old names out, such as ``US/Pacific``, and keep the table of them.
     """
-    plain_name = _plain(name)
+    plain_name = _normalize_name(name)
     if not _NAME.fullmatch(plain_name) or plain_name in {zone.lower() for zone in known_names}:
         return None
     for links in _link_tables():
@@ -182,14 +182,14 @@ def _link_tables() -> Iterator[dict[str, str]]:
             yield {link.lower(): zone for _, zone, link in (line.split() for line in lines if line.startswith("L "))}
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return name.strip().replace(" ", "_").lower()
 
 
-def _close_to(name: str, known_names: frozenset[str]) -> list[str]:
+def _close_names(name: str, known_names: frozenset[str]) -> list[str]:
     from difflib import get_close_matches  # only wrong names need it
 
-    plain_name = _plain(name)
+    plain_name = _normalize_name(name)
     by_text: dict[str, str] = {}
     for zone in sorted(known_names):
         by_text.setdefault(zone.rsplit("/", 1)[-1].lower(), zone)
