@@ -1,3 +1,4 @@
+-- Cancel a pending occurrence, or ask the session of a running one to cancel it.
 -- needs: occurrences
 local id, by, why, reason = unpack(args, 1, 4)
 local row = occurrence(id)

@@ -1,3 +1,4 @@
+-- End a session in order: its runs are released and its locks are freed.
 -- needs: ending
 allow_writes_when_full()
 local session = args[1]

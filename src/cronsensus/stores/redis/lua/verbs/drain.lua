@@ -1,3 +1,4 @@
+-- Mark a live session as draining: it claims nothing more.
 -- needs: sessions
 local session, by, why = unpack(args, 1, 3)
 if not is_session_alive(session) then

@@ -1,3 +1,4 @@
+-- Move the end of a lock's lease, for the holder of its token only.
 -- needs: locks
 allow_writes_when_full()
 local name, place, token, holder, session, ttl = unpack(args, 1, 6)

@@ -1,3 +1,4 @@
+-- Delete the occurrence under a key, so that the key is free; a running one only with `running`.
 -- needs: occurrences deleting
 local name, key, by, why, running, details, only = unpack(args, 1, 7)
 local job = call('HGET', SPACE .. 'names', name)

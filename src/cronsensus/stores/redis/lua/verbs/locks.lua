@@ -1,3 +1,4 @@
+-- The places of locks that are held, by name and place: of one lock or of all.
 -- needs: locks
 local only, limit, PAGE = args[1], args[2], 200
 local rows, from, upto = {}, '-', '+'

@@ -1,3 +1,4 @@
+-- Open a session under an id and set its lease; if it is open already, only its lease is set.
 -- needs: sessions releases
 local session, node, spec, release, lease, declares = unpack(args, 1, 6)
 ensure_identity()

@@ -1,3 +1,4 @@
+-- Pause a job: none of its times is fired until it is resumed.
 -- needs: jobs
 local name, by, why = unpack(args, 1, 3)
 local job, refusal = find_live_job(name)

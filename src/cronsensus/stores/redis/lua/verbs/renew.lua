@@ -1,3 +1,4 @@
+-- Renew the lease of a session; returns which runs it holds, and which of them it is asked to cancel.
 -- needs: sessions
 local session, lease, idle_lease = unpack(args, 1, 3)
 if not is_session_alive(session) then

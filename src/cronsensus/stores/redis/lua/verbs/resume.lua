@@ -1,3 +1,4 @@
+-- End the pause of a job, and record the pause.
 -- needs: jobs pruning
 local name, by, why = unpack(args, 1, 3)
 local job, refusal = find_live_job(name)

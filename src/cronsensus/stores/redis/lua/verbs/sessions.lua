@@ -1,3 +1,4 @@
+-- Sessions, the newest first: those that are open, or also ended ones.
 -- needs: sessions
 local ended, limit = unpack(args, 1, 2)
 local sessions = {}

@@ -1,6 +1,6 @@
--- needs: sessions
 -- Which of these sessions show a sign of life; of those that do not, only the ones that have recorded one. A replica gives
 -- no answer, nor does a server that does not permit this user to read signs.
+-- needs: sessions
 local sessions = args[1]
 local server = redis.pcall('INFO', 'replication')
 if type(server) == 'table' or not string.find(server, 'role:master', 1, true) then

@@ -1,3 +1,4 @@
+-- Entries of the trail, the newest first: of one target or of all.
 local target, after, limit = unpack(args, 1, 3)
 local TRAIL = SPACE .. 'trail'
 local from = after and '(' .. after or '+inf'
