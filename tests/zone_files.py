@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cronsensus.triggers.cron import _clock
+from cronsensus.triggers.cron import _clock_for
 from cronsensus.triggers.zone_rules import digest_of
 from cronsensus.triggers.zones import load_zone
 
@@ -24,7 +24,7 @@ def forget_rules() -> None:
     """Read zone files anew, as a process does that starts."""
     zoneinfo.ZoneInfo.clear_cache()
     load_zone.cache_clear()
-    _clock.cache_clear()
+    _clock_for.cache_clear()
     digest_of.cache_clear()
 
 

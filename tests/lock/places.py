@@ -12,8 +12,8 @@ def be_patient(where: str) -> None:
     if "," in where:  # importing it takes longer than most of what these processes do
         from cronsensus.integrations import redlock, redlock_client
 
-        redlock_client.ANSWER_SECONDS = redlock.SLOWEST = 5.0  # type: ignore[attr-defined]
-    in_files.TURN_PATIENCE = 60.0
+        redlock_client.ANSWER_SECONDS = redlock.ANSWER_SECONDS = 5.0  # type: ignore[attr-defined]
+    in_files.TOKEN_FILE_PATIENCE = 60.0
 
 
 def shortest(where: str) -> str:

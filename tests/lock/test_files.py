@@ -140,7 +140,7 @@ def test_tokens_grow_although_the_clock_is_set_back(folder, monkeypatch):
 
 
 def test_file_lock_error_names_a_process_stopped_in_its_turn(folder, monkeypatch):
-    monkeypatch.setattr(in_files, "TURN_PATIENCE", 0.05)
+    monkeypatch.setattr(in_files, "TOKEN_FILE_PATIENCE", 0.05)
     with at(folder):
         pass
     file = the_file(folder, ".token")
@@ -156,7 +156,7 @@ def test_a_disk_that_is_full_leaves_nothing_locked(folder, monkeypatch):
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(in_files, "TURN_PATIENCE", 0.05)
+    monkeypatch.setattr(in_files, "TOKEN_FILE_PATIENCE", 0.05)
     lock = at(folder)
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", full)
@@ -175,7 +175,7 @@ def test_a_turn_is_given_back_and_not_left_to_be_collected(folder, monkeypatch):
         turns.append(filelock.FileLock(path, **options))  # type: ignore[arg-type]
         return turns[-1]
 
-    monkeypatch.setattr(in_files, "TURN_PATIENCE", 0.05)
+    monkeypatch.setattr(in_files, "TOKEN_FILE_PATIENCE", 0.05)
     monkeypatch.setattr(in_files, "FileLock", keep)
     for _ in range(2):
         with at(folder):

@@ -9,7 +9,7 @@ import pytest
 
 from cronsensus.errors import LeaseLost, NotTheHolder, StoreUnavailable
 from cronsensus.lock import lease as module
-from cronsensus.lock.lease import LONG, SOONEST, Lease, LeaseBackend, LeaseRef
+from cronsensus.lock.lease import NOTHING_DUE, SOONEST, Lease, LeaseBackend, LeaseRef
 from cronsensus.lock.worker_pool import _pool
 from cronsensus.membership.lease import UNTRUSTED_SHARE
 from cronsensus.process.interrupts import Event
@@ -268,23 +268,23 @@ def test_dropped_lease_is_not_freed_after_its_session(place, monkeypatch, over):
         ref.mark_lost("this process let go of its session")
     ref.free_abandoned()
     assert [what for what, *_ in place.told] == ([] if over else ["forget", "free"])
-    assert ref.renew_when_due() == LONG
+    assert ref.renew_when_due() == NOTHING_DUE
 
 
 def test_dropped_lease_needs_its_session_until_its_ttl(place, acts):
     lease = leased(place, renew=False)
     ref = kept(lease)
     del lease
-    assert ref.expires_in == LONG
+    assert ref.expires_in == NOTHING_DUE
     assert ref.lost
     ref.expire()
     assert ref.renew_when_due() == TTL.total_seconds()
     place.clock.advance(TTL.total_seconds())
     assert place.told == []
-    assert ref.renew_when_due() == LONG
+    assert ref.renew_when_due() == NOTHING_DUE
     assert place.told == [("forget",)]
     ref._left = None
-    assert ref.renew_when_due() == LONG
+    assert ref.renew_when_due() == NOTHING_DUE
 
 
 @pytest.mark.parametrize(

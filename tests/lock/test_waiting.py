@@ -10,7 +10,7 @@ from cronsensus import Lock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.lock.in_store import StoreLockBackend
 from cronsensus.lock.local_queue import LocalQueue, QueuedWaiter
-from cronsensus.lock.waiter import POLLS, SEEN_FOR, PollingWaiter
+from cronsensus.lock.waiter import HOLDERS_VALID_FOR, POLL_INTERVALS, PollingWaiter
 from cronsensus.stores import open_store
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.wait_queues import WaitQueues
@@ -197,10 +197,10 @@ def test_polling_waiter_backs_off():
     for _ in range(40):
         looks.append(waiting.seconds_to_retry)
         clock.advance(looks[-1])
-    assert looks[0] <= POLLS[0] * 1.25
-    assert looks[-1] >= POLLS[1] * 0.75
-    assert all(later <= earlier * 2.5 + POLLS[0] for earlier, later in pairwise(looks)), "a leap"
-    assert max(looks) <= POLLS[1] * 1.25
+    assert looks[0] <= POLL_INTERVALS[0] * 1.25
+    assert looks[-1] >= POLL_INTERVALS[1] * 0.75
+    assert all(later <= earlier * 2.5 + POLL_INTERVALS[0] for earlier, later in pairwise(looks)), "a leap"
+    assert max(looks) <= POLL_INTERVALS[1] * 1.25
 
 
 def test_holders_are_not_read_at_each_try(monkeypatch):
@@ -222,7 +222,7 @@ def test_holders_are_not_read_at_each_try(monkeypatch):
             for _ in range(10):
                 assert backends[1].try_lock(other._request, waiting) is None
             assert len(asked) == 1
-            clock.advance(timedelta(seconds=SEEN_FOR))
+            clock.advance(timedelta(seconds=HOLDERS_VALID_FOR))
             assert backends[1].try_lock(other._request, waiting) is None
             assert len(asked) == 2
             assert waiting.seconds_to_retry <= 10

@@ -128,7 +128,7 @@ _LUA = (
     (re.compile(r" and "), (" or ",)),
     (re.compile(r" or "), (" and ",)),
     (re.compile(r"\bnot "), ("",)),
-    (re.compile(r"^ +(?:call|close|put_back|take_over|record_run)\((?:[^()]|\([^()]*\))*\)$", re.MULTILINE), ("",)),
+    (re.compile(r"^ +(?:call|close|requeue|take_over|record_run)\((?:[^()]|\([^()]*\))*\)$", re.MULTILINE), ("",)),
 )
 
 

@@ -222,21 +222,21 @@ ARGUED: dict[str, str] = {
     "stores/sql/queries/looks.sql: next_pending: o.level = levels.level → (o.level = levels.level OR 1 = 1)": (
         "the first of all is the first of the firsts of all levels"
     ),
-    "stores/sql/queries/at_once.sql: something_waits: levels.level IS NOT NULL → "
+    "stores/sql/queries/at_once.sql: something_is_due: levels.level IS NOT NULL → "
     "(levels.level IS NOT NULL OR 1 = 1)": "no occurrence has a level that is not there",
-    "stores/sql/queries/at_once.sql: something_waits: o.level = levels.level → "
+    "stores/sql/queries/at_once.sql: something_is_due: o.level = levels.level → "
     "(o.level = levels.level OR 1 = 1)": "something is due at one of the levels, or at none",
-    "stores/sql/queries/at_once.sql: take_due [postgres]: due.expires_at IS NULL → "
+    "stores/sql/queries/at_once.sql: claim_due [postgres]: due.expires_at IS NULL → "
     "(due.expires_at IS NULL AND 1 = 0)": (
         "a comparison with no time is neither true nor false, and bool_and passes over that"
     ),
     "stores/sql/queries/named.sql: standing_at: o.finished_at IS NOT NULL → (o.finished_at IS NOT NULL OR 1 = 1)": (
         "for the index: what has succeeded is finished"
     ),
-    "stores/sql/queries/pruning.sql: kept: < → <=": "two equal numbers",
-    "stores/sql/queries/pruning.sql: kept: > → >=": "two equal numbers",
-    "stores/sql/queries/pruning.sql: pass_eras: < → <=": "two equal numbers",
-    "stores/sql/queries/pruning.sql: pass_eras: > → >=": "two equal numbers",
+    "stores/sql/queries/pruning.sql: prune_before: < → <=": "two equal numbers",
+    "stores/sql/queries/pruning.sql: prune_before: > → >=": "two equal numbers",
+    "stores/sql/queries/pruning.sql: raise_over_deleted_eras: < → <=": "two equal numbers",
+    "stores/sql/queries/pruning.sql: raise_over_deleted_eras: > → >=": "two equal numbers",
     "stores/redis/lua/starting.lua: if tonumber(row.due)⟨⟩ > now then: > → >=": (
         "what is due in this very microsecond begins now either way"
     ),
@@ -246,28 +246,27 @@ ARGUED: dict[str, str] = {
     "stores/redis/lua/verbs/prune.lua: if not horizon or tonumber(time)⟨⟩ > tonumber(horizon) then: > → >=": (
         "the same number is written again"
     ),
-    "stores/redis/lua/verbs/prune.lua: if done and deleted⟨⟩ < limit then: < → <=": (
+    "stores/redis/lua/verbs/prune.lua: if is_done and deleted⟨⟩ < limit then: < → <=": (
         "where nothing is left of the limit, LIMIT 0 0 finds nothing"
     ),
-    "stores/redis/lua/verbs/prune.lua: if done⟨⟩ and deleted < limit then: and → or": (
+    "stores/redis/lua/verbs/prune.lua: if is_done⟨⟩ and deleted < limit then: and → or": (
         "ranges that are old enough go in this call and not in a later one; none goes beyond the limit"
     ),
-    "stores/redis/lua/verbs/prune.lua: if horizon⟨⟩ and horizon ~= row.horizon then: and → or": (
+    "stores/redis/lua/verbs/prune.lua: if horizon⟨⟩ and horizon ~= job_row.horizon then: and → or": (
         "the same number is written again"
     ),
     "stores/redis/lua/verbs/acquire.lua: if nominal and job.manual and time⟨⟩ > tonumber(job.watermark) and (not "
     "job.next_due or tonumber(job.next_due) > time) then: > → >=": "the same number is written again",
-    "stores/redis/lua/verbs/step.lua: taken, specs = start(chosen, session, lease, ahead⟨⟩ > 0, limit): > "
+    "stores/redis/lua/verbs/step.lua: taken, specs = start_runs(selected, session, lease, ahead⟨⟩ > 0, limit): > "
     "→ >=": "where none is taken ahead, nothing that is taken is due later than now",
-    "stores/redis/lua/occurrences.lua: return tonumber(row.due)⟨⟩ < latest and row.due or whole(latest): < → <=": (
-        "two equal times"
-    ),
-    "stores/redis/lua/claim_query.lua: while levels[at] and #chosen⟨⟩ < most do: < → <=": (
+    "stores/redis/lua/occurrences.lua: return tonumber(row.due)⟨⟩ < latest_due and row.due or "
+    "integer_text(latest_due): < → <=": "two equal times",
+    "stores/redis/lua/claim_query.lua: while levels[position] and #selected⟨⟩ < most_selected do: < → <=": (
         "the next priority is opened, and of it nothing is taken: its loop asks the same"
     ),
-    "stores/redis/lua/claim_query.lua: return one.due < other.due or (one.due == other.due and one.id⟨⟩ < other.id): "
-    "< → <=": ("an occurrence stands in one line, so no two heads are the same one"),
-    "stores/redis/lua/claim_query.lua: if line.id⟨⟩ and not at then: and → or": (
+    "stores/redis/lua/claim_query.lua: return row.due < other_row.due or (row.due == other_row.due and row.id⟨⟩ < "
+    "other_row.id): < → <=": ("an occurrence stands in one line, so no two heads are the same one"),
+    "stores/redis/lua/claim_query.lua: if line.id⟨⟩ and not position then: and → or": (
         "without an id the line is not opened either way; what stands in its line is dropped only if it is over"
     ),
     'lock/in_files.py: _read_url: not rest.startswith("//") or host not in {"", "localhost"} or not slash or '
@@ -335,16 +334,16 @@ ARGUED: dict[str, str] = {
     "triggers/dst.py: ZonedClock.next_after: first > second → first >= second": (
         "where both passes have one offset there is no fold: nothing is found in it, and it ends before the start"
     ),
-    "triggers/dst.py: ZonedClock._forward.last_year: max(start.year, _LAST_LISTED_YEAR) → start.year": (
+    "triggers/dst.py: ZonedClock._next_outside_fold.last_year: max(start.year, _LAST_LISTED_YEAR) → start.year": (
         "what first comes after 400 years, and before 2500, would lie in gaps until then: no zone leaves out so many"
     ),
-    "triggers/dst.py: ZonedClock._forward: found.year > last_year → found.year >= last_year": (
+    "triggers/dst.py: ZonedClock._next_outside_fold: match.year > last_year → match.year >= last_year": (
         "what comes for the first time in the very last of 400 years came 400 years before"
     ),
-    "triggers/dst.py: ZonedClock._forward: found is None or found.year > last_year → (found is None)": (
+    "triggers/dst.py: ZonedClock._next_outside_fold: match is None or match.year > last_year → (match is None)": (
         "what has not come in 400 years never comes; it is looked for longer, up to the end of the calendar"
     ),
-    "triggers/dst.py: ZonedClock.count: max(seen, old_end) → old_end": (
+    "triggers/dst.py: ZonedClock.count: max(counted_until, old_end) → old_end": (
         "no zone changes twice in less than four days, and no fold is longer than one: each end is the later one"
     ),
 }

@@ -9,7 +9,7 @@ import pytest
 
 from cronsensus.errors import ConfigurationError, StoreUnavailable
 from cronsensus.lock.drive import Pause
-from cronsensus.lock.waiter import NAP
+from cronsensus.lock.waiter import HOLDER_CHECK_INTERVAL
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionView
@@ -37,7 +37,7 @@ WANTED = CallKey(SPEC, "k")
 
 
 class Waiter:
-    nap = NAP
+    nap = HOLDER_CHECK_INTERVAL
 
     def __init__(self) -> None:
         self.joined = 0
@@ -244,8 +244,8 @@ def test_abandoned_wait_gives_back_only_its_own_claim(claims, running):
 # --- one wait ---------------------------------------------------------------------------------------------------------
 
 
-def waiting(claims: Fake, running: Occurrence, patience: float | None = None, called_off: Any = None) -> _Waiting:
-    made = _Waiting(claims, running, patience, called_off)  # type: ignore[arg-type]
+def waiting(claims: Fake, running: Occurrence, patience: float | None = None, should_stop: Any = None) -> _Waiting:
+    made = _Waiting(claims, running, patience, should_stop)  # type: ignore[arg-type]
     claims.told.clear()
     return made
 
@@ -278,7 +278,7 @@ def test_holder_is_read_again_only_when_it_may_have_changed(claims, running, vie
 
 def news(wait: _Waiting, claims: Fake, told: Callable[[], bool] = bool) -> list[float]:
     pauses: list[float] = []
-    talk(wait.for_news(), claims, pauses=pauses, told=told)
+    talk(wait.wait_for_reason(), claims, pauses=pauses, told=told)
     return pauses
 
 
@@ -327,7 +327,7 @@ def test_wait_naps_and_does_not_outlast_its_timeout(claims, running):
     wait._has_joined = True
     pauses = news(wait, claims)
     assert sum(pauses) == pytest.approx(POLL_IN_QUEUE, abs=1e-4)
-    assert max(pauses) == pytest.approx(min(NAP, POLL_IN_QUEUE))
+    assert max(pauses) == pytest.approx(min(HOLDER_CHECK_INTERVAL, POLL_IN_QUEUE))
     assert all(pause > 0 for pause in pauses)
 
 

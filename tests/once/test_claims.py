@@ -29,7 +29,7 @@ from cronsensus.once.call_key import CallKey
 from cronsensus.once.claims import MAINTAIN_EVERY, MOST_PRUNED, NOT_ASKED_FOR, Claims
 from cronsensus.once.payloads import Difference
 from cronsensus.outside import claims as outside_claims
-from cronsensus.outside.owned_claim import AGAIN, WATCH, OwnedClaim, Ticket
+from cronsensus.outside.owned_claim import CHECK_INTERVAL, RETRY_INTERVAL, OwnedClaim, Ticket
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.fixtures import HOUR, LEASE, SECOND, START, a_session
 from cronsensus.testing.conformance.steps import an_end, settle, win_named
@@ -409,7 +409,7 @@ def test_a_call_that_leaves_has_its_end_recorded_or_gives_back_what_never_began(
     assert (held in kept(claims)) is not reached
     if not reached:
         assert recorded(claims)[0].state is State.RUNNING
-        assert held.renew_when_due(claims.store) == AGAIN
+        assert held.renew_when_due(claims.store) == RETRY_INTERVAL
         assert held.is_over
     assert recorded(claims)[0].state is (State.FAILED if begun else State.PENDING)
 
@@ -452,8 +452,8 @@ def test_result_is_retried_with_backoff_for_three_seconds_and_then_in_the_backgr
     claims._host.discard_resource(held)
     with pytest.raises(StoreUnavailable):
         claims.record_end(held, outcome(held))
-    assert waited[:7] == [0.02, 0.04, 0.08, 0.16, 0.32, AGAIN, AGAIN]
-    assert 3.0 < sum(waited) <= 3.0 + AGAIN
+    assert waited[:7] == [0.02, 0.04, 0.08, 0.16, 0.32, RETRY_INTERVAL, RETRY_INTERVAL]
+    assert 3.0 < sum(waited) <= 3.0 + RETRY_INTERVAL
     assert (held.owed, held.unsettled) == (True, outcome(held))
     assert held in kept(claims)
 
@@ -601,4 +601,4 @@ def test_abandoned_key_that_is_acquired_elsewhere_is_not_closed(claims, clock, m
 def test_a_nominal_time_is_won_as_such(claims):
     held, _ = taken(claims, SLOT)
     assert (held.claim.key, held.claim.scheduled_for) == (scheduled_key(START), START)
-    assert WATCH < held.expires_in <= LEASE.total_seconds()
+    assert CHECK_INTERVAL < held.expires_in <= LEASE.total_seconds()

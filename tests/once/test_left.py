@@ -27,7 +27,7 @@ _numbers = itertools.count()
 @pytest.fixture
 def place(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scheduler]:
     """Return a scheduler that has been used, and another process's leases would be long."""
-    monkeypatch.setattr(owned_claim, "WATCH", 0.05)
+    monkeypatch.setattr(owned_claim, "CHECK_INTERVAL", 0.05)
     made = Scheduler(url, lease="60s")
     made.once("warm", name="warm")(lambda: None)()
     yield made
@@ -105,7 +105,7 @@ def test_a_call_that_is_cancelled_while_it_waits_for_another_leaves_nothing(plac
 def test_an_effect_of_a_call_that_is_cancelled_at_any_await_is_there_once(sql_url, monkeypatch):
     from tests.once.test_once import Effects
 
-    monkeypatch.setattr(owned_claim, "WATCH", 0.05)
+    monkeypatch.setattr(owned_claim, "CHECK_INTERVAL", 0.05)
     effects, scheduler = Effects(sql_url), Scheduler(sql_url, lease="60s")
     scheduler.once("warm", name="warm")(lambda: None)()
     keys: list[str] = []
@@ -135,7 +135,7 @@ class SoftTimeLimitExceeded(Exception):
 
 @pytest.mark.parametrize("raises", [Interrupted, SoftTimeLimitExceeded])
 def test_a_call_that_a_signal_handler_cuts_off_anywhere_leaves_its_key_to_others(local, monkeypatch, raises):
-    monkeypatch.setattr(owned_claim, "WATCH", 0.05)
+    monkeypatch.setattr(owned_claim, "CHECK_INTERVAL", 0.05)
     store_is_whole(monkeypatch)
     local.once("warm", name="warm")(lambda: None)()
 

@@ -362,7 +362,7 @@ class ClaimsWithoutGuard(BrokenStore):
         with self._changed:
             for row in chosen:
                 if row.state is State.RUNNING:
-                    self._space.put_back(row, row.due_at)
+                    self._space.requeue_run(row, row.due_at)
             now = self._now()
             return Done(claims=tuple(self._start_run(row, holder, now, at=now) for row in chosen))
 
@@ -1134,7 +1134,7 @@ class AcquiresWhatPlansDecide(BrokenStore):
     rejected_by = "test_the_times_of_a_trigger_are_not_to_be_had"
 
     @staticmethod
-    def _has_other_keeper(job: JobRow, time: datetime) -> bool:
+    def _is_named_elsewhere(job: JobRow, time: datetime) -> bool:
         return True
 
 
@@ -1437,7 +1437,7 @@ class ClaimsWhatRuns(BrokenStore):
     def _claim_due(self, session: str, *wanted: Any) -> list[Claim]:
         for row in list(self._space.occurrences.values()):
             if row.state is State.RUNNING:
-                self._space.put_back(row, row.due_at)
+                self._space.requeue_run(row, row.due_at)
         return super()._claim_due(session, *wanted)
 
 

@@ -2,17 +2,17 @@
 
 import pytest
 
-from cronsensus.stores.clock_watch import ClockWatch, Looked, SetBack
+from cronsensus.stores.clock_watch import ClockReading, ClockWatch, SetBack
 
 HOUR = 3_600_000_000
 
 
-def look(seconds: float, *, offset: int = HOUR, took: float = 0.0) -> Looked:
+def look(seconds: float, *, offset: int = HOUR, took: float = 0.0) -> ClockReading:
     """Read, at a moment and in a while of the steady clock, a clock that is ``offset`` microseconds ahead of it."""
-    return Looked(round((seconds + took / 2) * 1_000_000) + offset, seconds, seconds + took)
+    return ClockReading(round((seconds + took / 2) * 1_000_000) + offset, seconds, seconds + took)
 
 
-def watched(first: Looked, then: Looked) -> SetBack | None:
+def watched(first: ClockReading, then: ClockReading) -> SetBack | None:
     watch = ClockWatch()
     assert watch.compare_reading(first) is None
     watch.keep_reading(first)
@@ -48,8 +48,8 @@ def test_two_clocks_may_drift_apart(apart):
 
 @pytest.mark.parametrize("took", [0.1, 2.0])
 def test_a_look_that_took_long_proves_nothing_that_it_may_not_have_seen(took):
-    slow_then_fast = Looked(HOUR + round((10 + took) * 1_000_000), 10, 10 + took), look(20)
-    fast_then_slow = look(10), Looked(HOUR + (20 * 1_000_000), 20, 20 + took)
+    slow_then_fast = ClockReading(HOUR + round((10 + took) * 1_000_000), 10, 10 + took), look(20)
+    fast_then_slow = look(10), ClockReading(HOUR + (20 * 1_000_000), 20, 20 + took)
     assert watched(*slow_then_fast) is None
     assert watched(*fast_then_slow) is None
 

@@ -271,7 +271,9 @@ def test_without_a_comparison_the_suite_rejects_the_store(tmp_path, monkeypatch,
 
 IN_LUA = [
     Without(
-        "row.watermark == seen", "true", "test_a_plan_that_reaches_beyond_the_watermark_still_loses_on_an_older_one"
+        "row.watermark == seen_watermark",
+        "true",
+        "test_a_plan_that_reaches_beyond_the_watermark_still_loses_on_an_older_one",
     ),
     Without("row.revision == revision and", "", "test_a_plan_made_on_an_older_revision_loses_whole"),
     Without(
@@ -282,20 +284,22 @@ IN_LUA = [
     Without("and not row.paused_at and", "and", "test_a_plan_for_a_paused_job_loses_whole"),
     Without("and not row.retired_at\n", "", "test_a_plan_for_a_retired_job_loses_whole"),
     Without(
-        "and active(job, row.overlap) == active_seen",
+        "and count_active(job, row.overlap) == active_seen",
         "",
         "test_a_plan_that_saw_another_number_of_active_occurrences_loses_whole",
     ),
     Without(
-        "and tonumber(watermark) >= tonumber(seen)", "", "test_a_plan_that_would_move_the_watermark_back_loses_whole"
+        "and tonumber(watermark) >= tonumber(seen_watermark)",
+        "",
+        "test_a_plan_that_would_move_the_watermark_back_loses_whole",
     ),
     Without(
-        "and (not not_before or tonumber(not_before) <= til)",
+        "and (not not_before or tonumber(not_before) <= due_by)",
         "",
         "test_nothing_is_fired_or_claimed_further_ahead_than_asked",
     ),
     Without(
-        "call('HEXISTS', of_job(job, 'keys'), key) == 0",
+        "call('HEXISTS', job_part_key(job, 'keys'), key) == 0",
         "true",
         "test_an_occurrence_backfilled_ahead_of_its_time_is_not_fired_again",
     ),
@@ -306,8 +310,12 @@ IN_LUA = [
         "test_a_manual_run_waits_for_a_later_one_acquired_by_name_unless_they_may_overlap",
     ),
     Without(" and not is_late(row)", "", "test_expired_work_is_not_claimed_even_if_it_is_more_than_one_claim_closes"),
-    Without("return line.due <= til", "return true", "test_nothing_is_claimed_before_it_is_due"),
-    Without("if is_alive(holder) then", "if true then", "test_runs_of_a_dead_session_do_not_count_against_concurrency"),
+    Without("return line.due <= due_by", "return true", "test_nothing_is_claimed_before_it_is_due"),
+    Without(
+        "if is_holder_alive(holder) then",
+        "if true then",
+        "test_runs_of_a_dead_session_do_not_count_against_concurrency",
+    ),
     Without("runs_left = runs_left - 1", "", "test_a_job_runs_no_more_often_at_a_time_than_its_concurrency"),
     Without(
         "row.state == 'running' and row.token == token and",
@@ -321,7 +329,7 @@ IN_LUA = [
     ),
     Without("and now < tonumber(row['until'])", "", "test_an_overdue_lock_is_granted_to_the_next"),
     Without(
-        "and (not row.session or alive(row.session))",
+        "and (not row.session or is_session_alive(row.session))",
         "",
         "test_lock_of_a_session_ends_with_its_lease_without_a_reclaim",
     ),
@@ -343,7 +351,9 @@ IN_LUA = [
         "",
         "test_acquiring_passes_over_no_time_that_an_earlier_trigger_left_undecided",
     ),
-    Without("not kept_elsewhere(number, tonumber(nominal))", "false", "test_the_times_of_a_trigger_are_not_to_be_had"),
+    Without(
+        "not is_named_elsewhere(number, tonumber(nominal))", "false", "test_the_times_of_a_trigger_are_not_to_be_had"
+    ),
 ]
 
 

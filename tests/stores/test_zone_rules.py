@@ -100,7 +100,7 @@ class TestNewRules(StoreTest):
         self.clock.advance((november(1, 16, 30) - self.clock.now()).total_seconds())
         prepare = defining.prepare_definitions
 
-        def fire_meanwhile(declared: defining.Declared, now: datetime) -> None:
+        def fire_meanwhile(declared: defining.Declaration, now: datetime) -> None:
             prepare(declared, now)
             monkeypatch.undo()
             self.fire(november(1, 16), next_due=november(2, 16))

@@ -26,7 +26,7 @@ from cronsensus.insight.time_words import exact_time, read_time, relative_time, 
 from cronsensus.timing.clock import SystemClock
 from cronsensus.triggers import Trigger, cron, every
 from cronsensus.triggers.cron import Cron
-from cronsensus.triggers.dialects import foreign
+from cronsensus.triggers.dialects import describe_foreign_text
 from cronsensus.triggers.notes import notes_on
 from cronsensus.triggers.zones import load_zone, zone_name
 
@@ -65,7 +65,11 @@ def find_target(words: Sequence[str], *, tz: str | None, dst: str | None, **coun
     fields = text.split()
     if fields[:1] == ["every"] and len(fields) > 1:
         return Target(every(" ".join(fields[1:])))
-    if text.lstrip().startswith("@") or len(fields) >= 5 or (not text.isidentifier() and foreign(text.strip())):
+    if (
+        text.lstrip().startswith("@")
+        or len(fields) >= 5
+        or (not text.isidentifier() and describe_foreign_text(text.strip()))
+    ):
         # Not tz=: a text may name its own, as TZ=Europe/Paris 0 9 * * *.
         trigger = cron(text, tz=tz, dst=dst or "cron", **counted)  # type: ignore[arg-type]
         return Target(trigger.in_zone(read_settings().tz))

@@ -1,4 +1,4 @@
-"""Acquire a lock. Threads and event loops share the code of the wait."""
+"""Acquire a lock, and wait while it is held elsewhere. Threads and event loops share the code of the wait."""
 
 from __future__ import annotations
 

@@ -26,13 +26,13 @@ def url_of(client: Any) -> str:
         InvalidOption: it is no such client, or one whose server cannot be named by a URL.
     """
     pool = getattr(client, "connection_pool", None)
-    given = getattr(pool, "connection_kwargs", None)
-    if not isinstance(given, dict) or "host" not in given:
+    pool_arguments = getattr(pool, "connection_kwargs", None)
+    if not isinstance(pool_arguments, dict) or "host" not in pool_arguments:
         raise InvalidOption(
             f"{type(client).__name__} is no client of redis-py for one server; give the URL, such as redis://localhost"
         )
     scheme = "rediss" if "SSL" in getattr(pool, "connection_class", type(None)).__name__ else "redis"
-    user, password = given.get("username"), given.get("password")
+    user, password = pool_arguments.get("username"), pool_arguments.get("password")
     login = f"{quote(user or '', safe='')}:{quote(password, safe='')}@" if password else ""
-    host = f"[{given['host']}]" if ":" in given["host"] else given["host"]
-    return f"{scheme}://{login}{host}:{given.get('port', 6379)}/{given.get('db', 0) or 0}"
+    host = f"[{pool_arguments['host']}]" if ":" in pool_arguments["host"] else pool_arguments["host"]
+    return f"{scheme}://{login}{host}:{pool_arguments.get('port', 6379)}/{pool_arguments.get('db', 0) or 0}"

@@ -1,6 +1,6 @@
-"""Run code that asks a store and waits, written once, on a thread or on an event loop.
+"""Run code that calls a store and waits, written once, on a thread or on an event loop.
 
-A flow is a generator. It yields a call to make or a pause, and is sent the answer. ``drive_flow`` runs it on the
+A flow is a generator. It yields a call to make, or a pause, and is sent the answer. ``drive_flow`` runs it on the
 caller's thread, ``adrive_flow`` on an event loop.
 """
 
@@ -14,7 +14,7 @@ from cronsensus.lock.waiter import Waiter
 from cronsensus.lock.worker_pool import on_worker
 from cronsensus.node.loops import refuse_to_block
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +26,14 @@ class Pause:
 
 
 Ask = Callable[[], Any]
-Flow = Generator[Ask | Pause, Any, Found]
+Flow = Generator[Ask | Pause, Any, Result]
 
 
-def drive_flow(flow: Flow[Found], what: str, instead: str) -> Found:
+def drive_flow(flow: Flow[Result], what: str, instead: str) -> Result:
     """Run the flow on this thread.
 
     Args:
-        flow: it may have to wait.
+        flow: the generator to run.
         what: names the call in the error for a wait that would block an event loop on which jobs run.
         instead: what to write there.
 
@@ -50,14 +50,14 @@ def drive_flow(flow: Flow[Found], what: str, instead: str) -> Found:
             else:
                 answer = step()
     except StopIteration as end:
-        found: Found = end.value
-        return found
+        result: Result = end.value
+        return result
     finally:
         flow.close()
 
 
-async def adrive_flow(flow: Flow[Found], in_vain: Callable[[Any], object]) -> Found:
-    """Run the flow on an event loop. An answer that comes after a cancellation goes to ``in_vain``."""
+async def adrive_flow(flow: Flow[Result], on_late_answer: Callable[[Any], object]) -> Result:
+    """Run the flow on an event loop; an answer that comes after a cancellation is passed to ``on_late_answer``."""
     answer: Any = None
     try:
         while True:
@@ -65,9 +65,9 @@ async def adrive_flow(flow: Flow[Found], in_vain: Callable[[Any], object]) -> Fo
             if isinstance(step, Pause):
                 answer = await step.waiter.await_(step.seconds)
             else:
-                answer = await on_worker(step, in_vain)
+                answer = await on_worker(step, on_late_answer)
     except StopIteration as end:
-        found: Found = end.value
-        return found
+        result: Result = end.value
+        return result
     finally:
         flow.close()

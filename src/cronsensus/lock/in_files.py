@@ -42,11 +42,11 @@ except ImportError as error:
 
 _OPTIONS = {"allow_network_fs"}
 _CANNOT_LOCK = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
-LOOK_AGAIN = 0.01
+RETRY_INTERVAL = 0.01
 """Seconds between two tries of a waiter."""
-TURN_PATIENCE = 5.0
+TOKEN_FILE_PATIENCE = 5.0
 """Seconds to wait for the token file; each user of it keeps it for microseconds."""
-SAFE = re.compile(r"[^A-Za-z0-9_.-]")
+_UNSAFE_CHARACTER = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 class FileLockBackend(LockBackend):
@@ -77,10 +77,12 @@ class FileLockBackend(LockBackend):
         with self._errors_explained():
             self._make_ready()
             with self._token_file(request.name) as turn:
-                held = self._list_places(request.name)
-                if len(held) >= min([request.limit, *(most for most in held.values() if most is not None)]):
+                limits_of_held = self._list_places(request.name)
+                if len(limits_of_held) >= min(
+                    [request.limit, *(most for most in limits_of_held.values() if most is not None)]
+                ):
                     return None
-                place = next(place for place in range(request.limit) if place not in held)
+                place = next(place for place in range(request.limit) if place not in limits_of_held)
                 files: list[int] = []
                 path = self._path_of(request.name, f".{place}.lock")
                 lock = FileLock(path, thread_local=False, fallback_to_soft=False, on_acquired=files.append)
@@ -107,11 +109,11 @@ class FileLockBackend(LockBackend):
         files: list[int] = []
         lock = FileLock(path, thread_local=False, fallback_to_soft=False, on_acquired=files.append, poll_interval=0.001)
         try:
-            lock.acquire(timeout=TURN_PATIENCE)
+            lock.acquire(timeout=TOKEN_FILE_PATIENCE)
         except Timeout:
             raise StoreBusy(
-                f"{path} was locked by another process for {TURN_PATIENCE:g} s, which takes microseconds unless that "
-                f"process is stopped; see which: fuser {path}"
+                f"{path} was locked by another process for {TOKEN_FILE_PATIENCE:g} s, which takes microseconds unless "
+                f"that process is stopped; see which: fuser {path}"
             ) from None
         try:
             yield files[0]
@@ -135,18 +137,18 @@ class FileLockBackend(LockBackend):
         Call it inside ``_token_file``: a check locks a file for a moment, and an acquire in that moment would be
         refused.
         """
-        found: dict[int, int | None] = {}
+        limits: dict[int, int | None] = {}
         for path in self._directory.glob(f"{self._file_stem(name)}.*.lock"):
             place = path.name.split(".")[-2]
             file = os.open(path, os.O_RDONLY)
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                said = os.pread(file, 16, 0).strip(b"\0\n ")
-                found[int(place)] = int(said) if said.isdigit() else None
+                limit_text = os.pread(file, 16, 0).strip(b"\0\n ")
+                limits[int(place)] = int(limit_text) if limit_text.isdigit() else None
             finally:
                 os.close(file)
-        return found
+        return limits
 
     # --- holding ------------------------------------------------------------------------------------------------------
 
@@ -184,7 +186,7 @@ class FileLockBackend(LockBackend):
 
     def make_waiter(self, name: str) -> Waiter:  # noqa: ARG002 - all alike
         """Return a waiter that polls: a try costs a system call, and no server is asked."""
-        return Waiter(self.clock, at_most=LOOK_AGAIN)
+        return Waiter(self.clock, at_most=RETRY_INTERVAL)
 
     # --- files --------------------------------------------------------------------------------------------------------
 
@@ -205,7 +207,7 @@ class FileLockBackend(LockBackend):
     def _file_stem(self, name: str) -> str:
         """Return how a lock's files begin; names may hold any character, and file names may be case-blind."""
         digest = hashlib.blake2b(f"{self._namespace}\0{name}".encode(), digest_size=8).hexdigest()
-        return f"{SAFE.sub('_', name)[:60]}-{digest}"
+        return f"{_UNSAFE_CHARACTER.sub('_', name)[:60]}-{digest}"
 
     def _path_of(self, name: str, end: str) -> Path:
         return self._directory / (self._file_stem(name) + end)
@@ -243,8 +245,8 @@ def _read_url(url: str) -> tuple[Path, bool]:
     host, slash, path = rest.removeprefix("//").partition("/")
     if not rest.startswith("//") or host not in {"", "localhost"} or not slash or not path.strip("/"):
         raise InvalidOption(f"{url!r} names no directory; write file:///var/lock/app")
-    given = dict(parse_qsl(query, keep_blank_values=True))
-    for option in given:
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    for option in options:
         if option not in _OPTIONS:
             raise unknown_option(option, _OPTIONS, where="a file: URL")
-    return Path("/" + unquote(path)), given.get("allow_network_fs", "0") in {"1", "true", "yes"}
+    return Path("/" + unquote(path)), options.get("allow_network_fs", "0") in {"1", "true", "yes"}

@@ -19,9 +19,9 @@ from cronsensus.model.session import LockGrant, LockView
 from cronsensus.stores.base import Store
 from cronsensus.timing.clock import Clock
 
-AGAIN_WITHIN = 3.0
+REPEAT_WITHIN = 3.0
 """Seconds without an answer after which the call is not repeated at once: the caller has waited long enough."""
-LOOK_AGAIN = 0.5
+RETRY_INTERVAL = 0.5
 """Seconds after which a waiter tries without a notification: one may be lost, or the holder be dead."""
 
 
@@ -67,7 +67,7 @@ class StoreLockBackend(LockBackend):
         return self._host.is_idle
 
     def close(self) -> None:
-        """Free all that is held, and let go of connections."""
+        """Free all that is held, and close connections."""
         self._queue.close()
         self._host.close()
         if self._owned:
@@ -89,26 +89,26 @@ class StoreLockBackend(LockBackend):
                 waiter.note_holders(holders)
         return lease
 
-    def _try_store(self, request: LockRequest, *, again: bool = True) -> Lease | None:
+    def _try_store(self, request: LockRequest, *, may_repeat: bool = True) -> Lease | None:
         holder = self.name_holder(self._name)
-        asked: list[str] = []
+        sessions_asked: list[str] = []
         try:
-            return self._request_grant(request, holder, asked)
+            return self._request_grant(request, holder, sessions_asked)
         except LeaseLost:
             # The session was declared dead; this process is alive, and begins a new one.
-            if not again:
+            if not may_repeat:
                 raise
         except StoreError as error:
             self._host.store_failed(error)
             # Most often an idle connection was cut off, and the store is there.
-            if not (self._undo_grant(request.name, holder, asked) and error.retryable and again):
+            if not (self._undo_grant(request.name, holder, sessions_asked) and error.retryable and may_repeat):
                 raise
-        return self._try_store(request, again=False)
+        return self._try_store(request, may_repeat=False)
 
-    def _request_grant(self, request: LockRequest, holder: str, asked: list[str]) -> Lease | None:
+    def _request_grant(self, request: LockRequest, holder: str, sessions_asked: list[str]) -> Lease | None:
         session = self._host.pin_session()
         try:
-            asked.append(session.session)
+            sessions_asked.append(session.session)
             asked_at = self.clock.monotonic()
             grant = self._store.lock(
                 request.name, holder, ttl=request.ttl, session=session.session, limit=request.limit
@@ -120,7 +120,7 @@ class StoreLockBackend(LockBackend):
         finally:
             self._host.unpin_session()
 
-    def _undo_grant(self, name: str, holder: str, asked: list[str]) -> bool:
+    def _undo_grant(self, name: str, holder: str, sessions_asked: list[str]) -> bool:
         """Release a grant whose answer was lost, or all waiters would wait until its TTL ends.
 
         Only grants of the sessions in ``asked``: processes in two containers may have one host name and pid.
@@ -129,7 +129,7 @@ class StoreLockBackend(LockBackend):
         """
         try:
             for view in self._read_views(name):
-                if view.holder == holder and view.session in asked:
+                if view.holder == holder and view.session in sessions_asked:
                     grant = LockGrant(
                         name=name, holder=holder, token=view.token, place=view.place, session=view.session
                     )
@@ -194,15 +194,15 @@ class StoreLockBackend(LockBackend):
     def _asks_again(self, error: StoreError, asked_at: float) -> bool:
         """Whether to repeat the call at once: after a broken connection, not after a timeout."""
         self._host.store_failed(error)
-        return error.retryable and self.clock.monotonic() - asked_at < AGAIN_WITHIN
+        return error.retryable and self.clock.monotonic() - asked_at < REPEAT_WITHIN
 
     def forget_lease(self, lease: LeaseRef) -> None:
-        """Renew and watch this no more."""
+        """Stop renewing and watching a lease."""
         self._host.discard_resource(lease)
         self._host.monitor.drop_lease(lease)
 
     def watch_lease(self, lease: LeaseRef) -> None:
-        """Have the monitor notice its end."""
+        """Have the monitor notice the end of a lease."""
         self._host.monitor.monitor_lease(lease)
 
     def is_held(self, lease: Lease) -> bool:
@@ -219,7 +219,7 @@ class StoreLockBackend(LockBackend):
     def make_waiter(self, name: str) -> Waiter:
         """Return a waiter."""
         return (
-            QueuedWaiter(self.clock, self._queue, name, at_most=LOOK_AGAIN)
+            QueuedWaiter(self.clock, self._queue, name, at_most=RETRY_INTERVAL)
             if self._notifies
             else PollingWaiter(self.clock)
         )

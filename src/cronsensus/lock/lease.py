@@ -40,8 +40,8 @@ _log = Logger("cronsensus.lock")
 RENEWALS = 3
 """Renewals that fit into a lease: all of these answers but one may be late or lost."""
 SOONEST = 0.02
-LONG = 3600.0
-"""Seconds until the next step when there is nothing to do."""
+NOTHING_DUE = 3600.0
+"""Seconds until the next step when nothing is due."""
 
 
 class LeaseBackend(ABC):
@@ -104,17 +104,17 @@ class LeaseRef(Gone):
             return lease.renew_when_due(store)
         # A dropped lease ends by itself; its session must last until then.
         ends: float = -1.0 if self._left is None else self._left["_ends"]
-        left = ends - self._backend.clock.monotonic()
-        if left <= 0:
+        seconds_left = ends - self._backend.clock.monotonic()
+        if seconds_left <= 0:
             self._backend.forget_lease(self)
-            return LONG
-        return left
+            return NOTHING_DUE
+        return seconds_left
 
     @property
     def expires_in(self) -> float:
         """Return the seconds for which the lease can still be trusted."""
         lease: Lease | None = self()
-        return LONG if lease is None else lease.expires_in
+        return NOTHING_DUE if lease is None else lease.expires_in
 
     @property
     def lost(self) -> bool:
@@ -399,11 +399,11 @@ class Lease:
             )
         if self.released:
             raise NotTheHolder(f"the lock {self.name!r}, token {self.token}, is released already")
-        here = threading.current_thread()
-        if self._thread is not None and self._thread is not here:
+        current_thread = threading.current_thread()
+        if self._thread is not None and self._thread is not current_thread:
             raise NotTheHolder(
                 f"the lock {self.name!r} was acquired by the thread {self._thread.name!r} and can only be released or "
-                f"extended there, not in {here.name!r}"
+                f"extended there, not in {current_thread.name!r}"
             )
 
     # --- renewing -----------------------------------------------------------------------------------------------------
@@ -420,11 +420,13 @@ class Lease:
             NotTheHolder, StoreError: as ``release``.
         """
         self.require_holder()
-        more = parse_duration(additional_time, what="additional_time")
+        additional = parse_duration(additional_time, what="additional_time")
         if self._ttl is not None:
-            left = timedelta(0) if replace_ttl else timedelta(seconds=max(0.0, self._ends - self._clock.monotonic()))
+            remaining = (
+                timedelta(0) if replace_ttl else timedelta(seconds=max(0.0, self._ends - self._clock.monotonic()))
+            )
             with self._asking:  # one at a time, or the answers would not show which call came last
-                self._extend_lease(left + more)
+                self._extend_lease(remaining + additional)
         return True
 
     def reacquire(self) -> bool:
@@ -470,7 +472,7 @@ class Lease:
     def renew_when_due(self, store: Store | None = None) -> float:
         """Renew the lease if that is due; return the seconds until the next step. For the heartbeat; never raises."""
         if self._ttl is None or self.released or not self.renew:
-            return LONG if self._ttl is None else self._ttl.total_seconds()
+            return NOTHING_DUE if self._ttl is None else self._ttl.total_seconds()
         length = self._ttl.total_seconds()
         wait = self._ends - self._clock.monotonic() - length * (1 - 1 / RENEWALS)
         if wait > 0:
@@ -478,16 +480,16 @@ class Lease:
         if self._thread is not None and not self._thread.is_alive():
             self.thread_ended()
             return length
-        again = max(SOONEST, min(1.0, length / 20))
+        retry_in = max(SOONEST, min(1.0, length / 20))
         if not self._asking.acquire(blocking=False):
-            return again  # a caller is extending it, and may hang; other leases must not wait for that
+            return retry_in  # a caller is extending it, and may hang; other leases must not wait for that
         try:
             self._extend_lease(self._ttl, only_longer=True, by=store)
         except LeaseLost:
             self._forget_lease()
         except StoreError as error:
             _log.debug("the lock %r could not be renewed, and will be tried again: %s", self.name, error)
-            return again
+            return retry_in
         finally:
             self._asking.release()
         return length / RENEWALS

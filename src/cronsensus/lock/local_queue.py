@@ -28,9 +28,9 @@ from cronsensus.timing.clock import Clock
 
 _log = Logger("cronsensus.lock")
 
-EMPTY_FOR = 10.0
+CLOSE_AFTER_IDLE = 10.0
 """Seconds after which a queue without waiters ends its thread and closes its connection."""
-AFTER_TROUBLE = 0.5
+RECONNECT_AFTER = 0.5
 
 
 class Notifies(Protocol):
@@ -140,10 +140,10 @@ class LocalQueue:
     def _receive_notifications(self) -> None:
         while (remote := self._next_remote()) is not None:
             try:
-                told = remote.receive(EMPTY_FOR)
-                for name in told:
+                names = remote.receive(CLOSE_AFTER_IDLE)
+                for name in names:
                     self._deliver_notification(remote, name)
-                if not told:
+                if not names:
                     for name in self._leave_unused():
                         self._leave_remote(remote, name)
             except StoreError as error:
@@ -189,7 +189,7 @@ class LocalQueue:
 
         with self._changed:
             if not is_needed() and not self._closed:
-                self._changed.wait_for(lambda: is_needed() or self._closed, EMPTY_FOR)
+                self._changed.wait_for(lambda: is_needed() or self._closed, CLOSE_AFTER_IDLE)
             if is_needed() and not self._closed:
                 return self._remote
             self._thread = None
@@ -202,7 +202,7 @@ class LocalQueue:
         """Join anew for all waiters, on another connection. Notifications in between are lost, so wake them all."""
         remote.close()
         with self._changed:
-            self._changed.wait_for(lambda: self._closed, AFTER_TROUBLE)
+            self._changed.wait_for(lambda: self._closed, RECONNECT_AFTER)
             if self._closed:
                 return
             self._remote = self._notifying().wait_queues()

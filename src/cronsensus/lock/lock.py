@@ -16,7 +16,14 @@ from cronsensus.lock.acquiring import aacquire, acquire
 from cronsensus.lock.backend import LockBackend, LockRequest
 from cronsensus.lock.lease import Lease, Lost
 from cronsensus.lock.opening import Where, backend_of
-from cronsensus.lock.options import OPTIONS, read_limit, read_stop, read_timeout, read_ttl, unknown_here
+from cronsensus.lock.options import (
+    OPTIONS,
+    read_limit,
+    read_on_store_loss,
+    read_timeout,
+    read_ttl,
+    unknown_option_error,
+)
 from cronsensus.lock.ownership import (
     Kind,
     OwnedLease,
@@ -90,7 +97,7 @@ class Lock:
         **unknown: Never,
     ) -> None:
         for option in unknown:
-            raise unknown_here(option, OPTIONS, "Lock")
+            raise unknown_option_error(option, OPTIONS, "Lock")
         self.name: str = check_name(name, what="lock name")
         self._request = LockRequest(
             name=self.name, ttl=read_ttl(ttl, renew=renew), limit=read_limit(limit), renew=renew, bound=False
@@ -98,7 +105,7 @@ class Lock:
         self._bound = replace(self._request, bound=True)
         self._blocking = blocking
         self._patience = read_timeout(blocking_timeout)
-        self._backend = backend_of(where, namespace, stop=read_stop(on_store_loss))
+        self._backend = backend_of(where, namespace, stop=read_on_store_loss(on_store_loss))
         if limit != 1 and isinstance(where, (list, tuple)):
             raise InvalidOption(f"limit={limit}: a majority of masters locks for one holder; use one store for several")
         self._owned = OwnedLeases()
@@ -138,10 +145,10 @@ class Lock:
         held = self._owned.find_lease()
         if held is not None:
             return held
-        others = [other.lease.holder for other in self._owned if not other.lease.released]
-        where = f"; it is held by {', '.join(others)}" if others else ""
+        holders = [owned.lease.holder for owned in self._owned if not owned.lease.released]
+        held_by = f"; it is held by {', '.join(holders)}" if holders else ""
         raise NotTheHolder(
-            f"the lock {self.name!r} is not held by this {kind_of_here()}{where}. acquire() it first, and release or "
+            f"the lock {self.name!r} is not held by this {kind_of_here()}{held_by}. acquire() it first, and release or "
             "extend it where it was acquired"
         )
 
@@ -215,7 +222,7 @@ class Lock:
         unknown: Mapping[str, object] = _NOTHING,
     ) -> float | None:
         for option in unknown:
-            raise unknown_here(option, {"blocking", "blocking_timeout"}, "acquire")
+            raise unknown_option_error(option, {"blocking", "blocking_timeout"}, "acquire")
         if not isinstance(blocking, (bool, NoneType)):
             raise InvalidOption(
                 f"blocking={blocking!r}: True or False; for how long to wait is said by blocking_timeout='5s'"
@@ -268,20 +275,20 @@ class Lock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        left: list[OwnedLease] = []
+        ended: list[OwnedLease] = []
         try:
-            self._owned.end_block(frame_of_caller(), left)
-            if left and not left[0].lease.released:  # else the block has released it
-                with _releasing_at_end(left[0].lease, failed=error is not None):
-                    left[0].lease.release()
+            self._owned.end_block(frame_of_caller(), ended)
+            if ended and not ended[0].lease.released:  # else the block has released it
+                with _releasing_at_end(ended[0].lease, failed=error is not None):
+                    ended[0].lease.release()
         except CronsensusError:
             raise
         except BaseException:  # out of a signal handler
-            if not left:
-                self._owned.end_block(frame_of_caller(), left)
-            for one in left:
-                self._owned.remove_lease(one)
-                one.lease.abandon_now()
+            if not ended:
+                self._owned.end_block(frame_of_caller(), ended)
+            for owned in ended:
+                self._owned.remove_lease(owned)
+                owned.lease.abandon_now()
             raise
 
     def __aexit__(
@@ -290,11 +297,11 @@ class Lock:
         return self._exit_async(frame_of_caller(), failed=error is not None)
 
     async def _exit_async(self, frame: int, *, failed: bool) -> None:
-        left: list[OwnedLease] = []
-        self._owned.end_block(frame, left)
-        if left and not left[0].lease.released:
-            with _releasing_at_end(left[0].lease, failed=failed):
-                await left[0].lease.arelease()
+        ended: list[OwnedLease] = []
+        self._owned.end_block(frame, ended)
+        if ended and not ended[0].lease.released:
+            with _releasing_at_end(ended[0].lease, failed=failed):
+                await ended[0].lease.arelease()
 
     # --- the held lease -----------------------------------------------------------------------------------------------
 

@@ -27,11 +27,11 @@ _backends: dict[Hashable, LockBackend] = {}
 _of_the_parent: list[object] = []
 
 
-def backend_of(where: Where, namespace: str | None, *, stop: bool = False) -> Callable[[], LockBackend]:
-    """Return a function that returns the backend for ``where``. It is opened once, and anew in a forked child.
+def backend_of(place: Where, namespace: str | None, *, stop: bool = False) -> Callable[[], LockBackend]:
+    """Return a function that returns the backend of a place. It is opened once, and anew in a forked child.
 
     Args:
-        where: see ``Lock``.
+        place: ``where`` of ``Lock``.
         namespace: likewise.
         stop: refuse locks once the store was emptied (``on_store_loss="stop"``).
 
@@ -39,35 +39,35 @@ def backend_of(where: Where, namespace: str | None, *, stop: bool = False) -> Ca
         InvalidOption: a lock cannot be held there.
         UnknownStore, MissingExtra: as ``open_store``.
     """
-    if isinstance(where, Store):
-        if namespace is not None and namespace != where.namespace:
-            raise InvalidOption(f"namespace={namespace!r}: the store is open in {where.namespace!r}; open another one")
-        return partial(_cached_backend, (where, stop), lambda: _in_store(where.sibling(), stop=stop))
-    if is_client(where):
-        return backend_of(url_of(where), namespace, stop=stop)
-    if stop and not (isinstance(where, str) and not where.startswith("file:")):
+    if isinstance(place, Store):
+        if namespace is not None and namespace != place.namespace:
+            raise InvalidOption(f"namespace={namespace!r}: the store is open in {place.namespace!r}; open another one")
+        return partial(_cached_backend, (place, stop), lambda: _in_store(place.sibling(), stop=stop))
+    if is_client(place):
+        return backend_of(url_of(place), namespace, stop=stop)
+    if stop and not (isinstance(place, str) and not place.startswith("file:")):
         raise InvalidOption(
             "on_store_loss='stop': only a lock in a store finds out that its store was emptied; a lock in files or on "
             "several masters does not, and one of a scheduler has the scheduler's on_store_loss; leave it out"
         )
-    if callable(where):
-        return where
-    if isinstance(where, str) and where.strip():
-        url, space = where, namespace or "default"
+    if callable(place):
+        return place
+    if isinstance(place, str) and place.strip():
+        url, space = place, namespace or "default"
         at_url = partial(_cached_backend, (url, space, stop), lambda: _open_backend(url, space, stop=stop))
         at_url()  # raises for an unknown kind of URL; connects to nothing yet
         return at_url
-    if isinstance(where, (list, tuple)) and where and all(isinstance(url, str) for url in where):
-        urls, space = tuple(where), namespace or "default"
+    if isinstance(place, (list, tuple)) and place and all(isinstance(url, str) for url in place):
+        urls, space = tuple(place), namespace or "default"
         at_masters = partial(_cached_backend, (urls, space), lambda: _open_masters(urls, space))
         at_masters()
         return at_masters
-    shown = repr(where)
-    if len(shown) > _LONGEST_REPR:
-        shown = type(where).__name__
+    shown_place = repr(place)
+    if len(shown_place) > _LONGEST_REPR:
+        shown_place = type(place).__name__
     raise InvalidOption(
-        f"{shown} is no place for a lock; write the URL of a store such as redis://localhost, file:///var/lock/app, or "
-        "a list of redis:// URLs"
+        f"{shown_place} is no place for a lock; write the URL of a store such as redis://localhost, "
+        "file:///var/lock/app, or a list of redis:// URLs"
     )
 
 
@@ -86,24 +86,24 @@ def _in_store(store: Store, *, stop: bool) -> LockBackend:
 def _open_masters(urls: tuple[str, ...], namespace: str) -> LockBackend:
     from importlib.metadata import entry_points
 
-    found = entry_points(group=ENTRY_POINTS, name="redlock")
-    if not found:
+    entry_points_found = entry_points(group=ENTRY_POINTS, name="redlock")
+    if not entry_points_found:
         raise ConfigurationError(
             "this installation of cronsensus does not name its part for locks at a majority of Redis masters (its "
             "metadata are old or missing); install it again: pip install --force-reinstall --no-deps cronsensus, or "
             "scripts/setup in a checkout"
         )
     try:
-        make: Callable[[Sequence[str], str], LockBackend] = next(iter(found)).load()
+        make: Callable[[Sequence[str], str], LockBackend] = next(iter(entry_points_found)).load()
     except ImportError as error:
         raise missing_driver(error, "redis", extra="redis") from error
     return make(urls, namespace)
 
 
 def _cached_backend(key: Hashable, make: Callable[[], LockBackend]) -> LockBackend:
-    known = _backends.get(key)
-    if known is not None:
-        return known
+    cached = _backends.get(key)
+    if cached is not None:
+        return cached
     with _guard:
         backend = _backends.get(key)
         if backend is None:

@@ -1,4 +1,4 @@
-"""The options of a lock: their bounds, and what to write instead of an unknown one."""
+"""Read and check the options of a lock; for an unknown option, the error says what to write instead."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from cronsensus.model.job import check_choice, unknown_option
 from cronsensus.timing.durations import Duration, format_duration, parse_duration
 
 TTL_BOUNDS = (timedelta(seconds=1), timedelta(days=1))
-SHORTEST_UNRENEWED = timedelta(milliseconds=100)
-MOST_HOLDERS = 1000
+SHORTEST_TTL_UNRENEWED = timedelta(milliseconds=100)
+MAX_HOLDERS = 1000
 OPTIONS = {"ttl", "limit", "renew", "blocking", "blocking_timeout", "namespace", "on_store_loss"}
 _WRITE_INSTEAD = {
     "timeout": "ttl='30s', which is renewed while the lock is held",
@@ -22,62 +22,62 @@ _WRITE_INSTEAD = {
 }
 
 
-def unknown_here(option: str, known: set[str], where: str) -> InvalidOption:
-    """Return the error for an option that does not exist."""
+def unknown_option_error(option: str, known: set[str], where: str) -> InvalidOption:
+    """Return the error for an unknown option, with what to write instead."""
     if option in _WRITE_INSTEAD:
         return InvalidOption(f"unknown option {option!r} for {where}; write {_WRITE_INSTEAD[option]}")
     return unknown_option(option, known, where=where)
 
 
 def read_ttl(ttl: Duration | None, *, renew: bool) -> timedelta:
-    """Return a TTL.
+    """Return the TTL of a lock.
 
     Raises:
-        InvalidOption, InvalidDuration: an impossible one.
+        InvalidOption: it is ``None``, or out of bounds.
+        InvalidDuration: it is no duration.
     """
     if ttl is None:
         raise InvalidOption(
             "ttl=None: a lock without a TTL would be held for ever by a process that died; write ttl='30s', and it is "
             "renewed for as long as it is held"
         )
-    read = parse_duration(ttl, what="ttl")
-    least, most = TTL_BOUNDS if renew else (SHORTEST_UNRENEWED, TTL_BOUNDS[1])
-    if not least <= read <= most:
-        why = (
-            "a shorter one could not be renewed in time, over a slow commit or a busy machine"
-            if renew and read < least
-            else "a longer one would outlive a crash by far; what is held longer is renewed"
-            if read > most
-            else "a shorter one would be over before it is answered for"
-        )
-        raise InvalidOption(f"ttl={ttl!r}: from {format_duration(least)} to {format_duration(most)}; {why}")
-    return read
+    duration = parse_duration(ttl, what="ttl")
+    shortest, longest = TTL_BOUNDS if renew else (SHORTEST_TTL_UNRENEWED, TTL_BOUNDS[1])
+    if shortest <= duration <= longest:
+        return duration
+    if duration > longest:
+        why = "a longer one would outlive a crash by far; what is held longer is renewed"
+    elif renew:
+        why = "a shorter one could not be renewed in time, over a slow commit or a busy machine"
+    else:
+        why = "a shorter one would be over before it is answered for"
+    raise InvalidOption(f"ttl={ttl!r}: from {format_duration(shortest)} to {format_duration(longest)}; {why}")
 
 
 def read_limit(limit: object) -> int:
-    """Return how many may hold a lock.
+    """Return how many may hold a lock at once.
 
     Raises:
-        InvalidOption: an impossible number.
+        InvalidOption: it is no whole number within the bounds.
     """
-    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_HOLDERS:
-        raise InvalidOption(f"limit={limit!r}: a whole number from 1 to {MOST_HOLDERS}")
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MAX_HOLDERS:
+        raise InvalidOption(f"limit={limit!r}: a whole number from 1 to {MAX_HOLDERS}")
     return limit
 
 
-def read_stop(on_store_loss: object) -> bool:
-    """Return whether a lock is refused once its store was emptied.
+def read_on_store_loss(on_store_loss: object) -> bool:
+    """Return whether the lock refuses to be acquired after its store has lost its data (``"stop"``).
 
     Raises:
-        InvalidOption: an unknown choice.
+        InvalidOption: it is no choice of ``on_store_loss``.
     """
     return check_choice(on_store_loss, OnStoreLoss, what="on_store_loss") == "stop"
 
 
 def read_timeout(timeout: Duration | None) -> float | None:
-    """Return seconds; ``None``: for ever.
+    """Return the blocking timeout in seconds; ``None``: wait without limit.
 
     Raises:
-        InvalidDuration: no such time.
+        InvalidDuration: it is no duration.
     """
     return None if timeout is None else parse_duration(timeout, what="blocking_timeout").total_seconds()

@@ -59,9 +59,9 @@ class OwnedLease:
         """Whether the lease is held, as far as this process knows."""
         return not self.lease.released and self.lease.trusted
 
-    def is_by(self, one: Here) -> bool:
+    def is_by(self, owner: Here) -> bool:
         """Whether this thread or task acquired the lease."""
-        return self._by() is one
+        return self._by() is owner
 
     @property
     def is_orphaned(self) -> bool:
@@ -87,50 +87,50 @@ class OwnedLeases:
 
     def add_lease(self, owned: OwnedLease) -> None:
         """Add a lease."""
-        for over in self if self._all else ():
+        for old in self if self._all else ():
             # The lease of a block is removed at its end. Other ended leases are useless.
-            if over.kind != "block" and not over.is_live and (over.is_orphaned or _is_here(over)):
-                self.remove_lease(over)
+            if old.kind != "block" and not old.is_live and (old.is_orphaned or _is_here(old)):
+                self.remove_lease(old)
         self._all.append(owned)
-        seen = [one for one in _inside.get() if (other := one()) is not None and other.is_live]
-        _inside.set((*seen, weakref.ref(owned)))
+        inside = [reference for reference in _inside.get() if (nested := reference()) is not None and nested.is_live]
+        _inside.set((*inside, weakref.ref(owned)))
 
     def find_lease(self) -> OwnedLease | None:
         """Return the lease that this thread, task or run may use, lost or not; ``None``: there is none."""
         if len(self._all) == 1:  # the usual case
-            one = self._all[0]
-            if one.kind == "thread" and not one.lease.released and one.is_by(threading.current_thread()):
-                return one
-        held = [one for one in self._all if not one.lease.released]
+            owned = self._all[0]
+            if owned.kind == "thread" and not owned.lease.released and owned.is_by(threading.current_thread()):
+                return owned
+        held = [owned for owned in self._all if not owned.lease.released]
         if not held:
             return None
-        me, run, inside = current_owner(), current_run(), _owned_inside()
+        owner, run, inside = current_owner(), current_run(), _owned_inside()
         candidates: tuple[Callable[[OwnedLease], bool], ...] = (
-            lambda one: one.is_by(me) and (one.kind != "run" or one.is_of(run)),
-            lambda one: one.kind == "thread" and one.is_by(threading.current_thread()),
-            lambda one: one.kind == "block" and one in inside,
-            lambda one: one.kind == "run" and one.is_of(run),
-            lambda one: one.kind == "object" and one.is_orphaned,
-            lambda one: one.kind == "object",
+            lambda owned: owned.is_by(owner) and (owned.kind != "run" or owned.is_of(run)),
+            lambda owned: owned.kind == "thread" and owned.is_by(threading.current_thread()),
+            lambda owned: owned.kind == "block" and owned in inside,
+            lambda owned: owned.kind == "run" and owned.is_of(run),
+            lambda owned: owned.kind == "object" and owned.is_orphaned,
+            lambda owned: owned.kind == "object",
         )
         return _first_fitting(candidates, held)
 
-    def end_block(self, frame: int, left: list[OwnedLease]) -> None:
-        """Move the lease of the block that ends here, in any thread or task, into ``left``.
+    def end_block(self, frame: int, ended: list[OwnedLease]) -> None:
+        """Move the lease of the block that ends here, in any thread or task, into ``ended``.
 
         It is appended there first, because a signal handler may raise in between.
         """
-        while blocks := [one for one in self._all if one.kind == "block"]:
-            left.append(_the_one_that_is_left(blocks, frame))
-            if self.remove_lease(left[-1]):
-                _inside.set(tuple(one for one in _inside.get() if one() is not left[-1]))
+        while blocks := [reference for reference in self._all if reference.kind == "block"]:
+            ended.append(_the_one_that_is_left(blocks, frame))
+            if self.remove_lease(ended[-1]):
+                _inside.set(tuple(reference for reference in _inside.get() if reference() is not ended[-1]))
                 return
-            left.pop()
+            ended.pop()
 
-    def remove_lease(self, one: OwnedLease) -> bool:
+    def remove_lease(self, owned: OwnedLease) -> bool:
         """Remove a lease; ``False``: another thread has removed it."""
         try:
-            self._all.remove(one)
+            self._all.remove(owned)
         except ValueError:
             return False
         return True
@@ -143,8 +143,8 @@ class OwnedLeases:
         Raises:
             NotTheHolder: it would wait for itself.
         """
-        for one in self._all:
-            if one.is_live and _is_here(one):
+        for owned in self._all:
+            if owned.is_live and _is_here(owned):
                 raise NotTheHolder(
                     f"this {kind_of_here()} holds the lock {name!r} already, and would wait for itself: it is not "
                     "re-entrant"
@@ -158,27 +158,27 @@ def refuse_self_wait(backend: LockBackend, request: LockRequest) -> None:
         NotTheHolder: it would wait for itself, without end.
     """
     lasting: list[OwnedLease] = []
-    for known in _inside.get():
-        one = known()
-        if one is None or one.backend is not backend or one.request.name != request.name:
+    for reference in _inside.get():
+        owned = reference()
+        if owned is None or owned.backend is not backend or owned.request.name != request.name:
             continue
         # A lease without renewal ends by itself, so a wait for it ends.
-        if one.is_live and _is_here(one) and one.lease.ends_with_its_owner:
-            lasting.append(one)
-    if lasting and len(lasting) >= min(request.limit, *(one.request.limit for one in lasting)):
+        if owned.is_live and _is_here(owned) and owned.lease.ends_with_its_owner:
+            lasting.append(owned)
+    if lasting and len(lasting) >= min(request.limit, *(owned.request.limit for owned in lasting)):
         raise NotTheHolder(
             f"this {kind_of_here()} holds the lock {request.name!r} already, through another Lock object, and would "
             "wait for itself without end: it is not re-entrant. Acquire it once, outside; or pass blocking_timeout="
         )
 
 
-def _is_here(one: OwnedLease) -> bool:
-    if one.kind == "thread":
-        return one.is_by(threading.current_thread())
-    if not one.is_by(current_owner()):
+def _is_here(owned: OwnedLease) -> bool:
+    if owned.kind == "thread":
+        return owned.is_by(threading.current_thread())
+    if not owned.is_by(current_owner()):
         return False
     # Web frameworks run a generator in several threads: one enters a block, and another one is in it now.
-    return one.kind != "block" or one in _owned_inside()
+    return owned.kind != "block" or owned in _owned_inside()
 
 
 _inside: ContextVar[tuple[weakref.ref[OwnedLease], ...]] = ContextVar("cronsensus_locks", default=())
@@ -186,7 +186,7 @@ _inside: ContextVar[tuple[weakref.ref[OwnedLease], ...]] = ContextVar("cronsensu
 
 
 def _owned_inside() -> list[OwnedLease]:
-    return [owned for one in _inside.get() if (owned := one()) is not None]
+    return [owned for reference in _inside.get() if (owned := reference()) is not None]
 
 
 def frame_of_caller() -> int:
@@ -199,20 +199,20 @@ def frame_of_caller() -> int:
 
 
 def _the_one_that_is_left(blocks: list[OwnedLease], frame: int) -> OwnedLease:
-    me, inside = current_owner(), _owned_inside()
+    owner, inside = current_owner(), _owned_inside()
     candidates: tuple[Callable[[OwnedLease], bool], ...] = (
-        lambda one: one.frame == frame and one.is_by(me),
-        lambda one: one.frame == frame,
-        lambda one: one in inside and one.is_by(me),
-        lambda one: one in inside,
-        lambda one: one.is_orphaned,
+        lambda owned: owned.frame == frame and owned.is_by(owner),
+        lambda owned: owned.frame == frame,
+        lambda owned: owned in inside and owned.is_by(owner),
+        lambda owned: owned in inside,
+        lambda owned: owned.is_orphaned,
     )
     return _first_fitting(candidates, blocks) or blocks[0]
 
 
 def _first_fitting(candidates: tuple[Callable[[OwnedLease], bool], ...], among: list[OwnedLease]) -> OwnedLease | None:
     """Return the newest lease that fits the first candidate, or else the second, and so on."""
-    return next((one for fits in candidates for one in reversed(among) if fits(one)), None)
+    return next((owned for matches in candidates for owned in reversed(among) if matches(owned)), None)
 
 
 def current_owner() -> Here:
@@ -249,24 +249,24 @@ class _Leases:
         lease.register(lambda ref: ref.ends_with(self._all))
 
     def __del__(self) -> None:
-        for one in list(self._all):
-            one.thread_ended()
+        for reference in list(self._all):
+            reference.thread_ended()
 
 
 _thread = _OfThread()
 
 
 def _ends_with(run: BaseRun, lease: Lease) -> None:
-    kept, name = weakref.ref(lease), f"{run.job} {run.key}"
+    reference, name = weakref.ref(lease), f"{run.job} {run.key}"
 
     def end() -> None:
-        held = kept()
-        if held is None or held.released or not held.ends_with_its_owner:
+        held_lease = reference()
+        if held_lease is None or held_lease.released or not held_lease.ends_with_its_owner:
             return
         why = f"the run {name} that acquired it ended without releasing it"
         if isinstance(current_owner(), threading.Thread):
-            held.abandon(why)
+            held_lease.abandon(why)
         else:
-            submit_act(lambda: held.abandon(why))
+            submit_act(lambda: held_lease.abandon(why))
 
     run.at_end(end)

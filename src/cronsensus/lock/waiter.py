@@ -1,4 +1,4 @@
-"""One waiter for a lock: when to try again."""
+"""A waiter for a lock decides when to try again."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from cronsensus.model.session import LockView
 from cronsensus.process.interrupts import Event
 from cronsensus.timing.clock import Clock
 
-SEEN_FOR = 0.5
+HOLDERS_VALID_FOR = 0.5
 """Seconds between two reads of a lock's holders, since waiters may be many and try often."""
-AFTER_THE_END = 0.003
+AFTER_LEASE_END = 0.003
 """Seconds after a lock's end at which a waiter tries again: a little late rather than a little early."""
-NAP = 0.1
+HOLDER_CHECK_INTERVAL = 0.1
 """Seconds between two checks whether a holder's process is dead; they ask no store."""
-POLLS = (0.005, 0.25)
+POLL_INTERVALS = (0.005, 0.25)
 """Least and most seconds between two tries of a waiter without notifications."""
 
 
@@ -31,7 +31,7 @@ class Waiter:
         nap: seconds after which its wait is interrupted for a check whether a holder's process is dead.
     """
 
-    nap = NAP
+    nap = HOLDER_CHECK_INTERVAL
 
     def __init__(self, clock: Clock, *, at_most: float) -> None:
         self.at_most = at_most
@@ -64,12 +64,12 @@ class Waiter:
 
     async def await_(self, seconds: float) -> bool:
         """Do what ``wait`` does without blocking the event loop."""
-        loop, told = asyncio.get_running_loop(), asyncio.Event()
-        self._on_wake = lambda: _resolve_future(loop, told)
+        loop, notified = asyncio.get_running_loop(), asyncio.Event()
+        self._on_wake = lambda: _resolve_future(loop, notified)
         try:
             if not self._woken.is_set():
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(told.wait(), max(0.0, seconds))
+                    await asyncio.wait_for(notified.wait(), max(0.0, seconds))
             woken = self._woken.is_set()
             self._woken.clear()
             return woken
@@ -97,8 +97,8 @@ class Waiter:
         """Note the holders of a lock that was refused, and when the first of their leases ends."""
         now = self._clock.monotonic()
         self._holders = holders
-        self._see_at = now + SEEN_FOR
-        ends = [max(0.0, holder.expires_in.total_seconds()) + AFTER_THE_END for holder in holders]
+        self._see_at = now + HOLDERS_VALID_FOR
+        ends = [max(0.0, holder.expires_in.total_seconds()) + AFTER_LEASE_END for holder in holders]
         self._ends_at = now + min(ends, default=float("inf"))
 
     @property
@@ -120,7 +120,7 @@ class PollingWaiter(Waiter):
     """
 
     def __init__(self, clock: Clock) -> None:
-        super().__init__(clock, at_most=POLLS[0])
+        super().__init__(clock, at_most=POLL_INTERVALS[0])
         self._since = clock.monotonic()
 
     @property
@@ -128,10 +128,10 @@ class PollingWaiter(Waiter):
         """Return the seconds until the next try."""
         waited = self._clock.monotonic() - self._since
         # Jitter, so that waiters that began together do not poll together.
-        self.at_most = max(POLLS[0], min(POLLS[1], waited / 4)) * random.uniform(0.75, 1.25)
+        self.at_most = max(POLL_INTERVALS[0], min(POLL_INTERVALS[1], waited / 4)) * random.uniform(0.75, 1.25)
         return super().seconds_to_retry
 
 
-def _resolve_future(loop: asyncio.AbstractEventLoop, told: asyncio.Event) -> None:
+def _resolve_future(loop: asyncio.AbstractEventLoop, notified: asyncio.Event) -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed, so nothing waits on it
-        loop.call_soon_threadsafe(told.set)
+        loop.call_soon_threadsafe(notified.set)

@@ -65,45 +65,45 @@ def when_gone() -> Callable[[Gone], None]:
     return _pool.when_gone
 
 
-def start_holding(what: Gone) -> None:
+def start_holding(item: Gone) -> None:
     """Keep a reference to ``what``, and a thread for its act and for ``submit_drop``."""
-    _pool.held[what] = None
+    _pool.held[item] = None
     _pool.need_one()
 
 
-def end_holding(what: Gone) -> None:
+def end_holding(item: Gone) -> None:
     """Drop the reference to ``what``."""
-    _pool.held.pop(what, None)
+    _pool.held.pop(item, None)
 
 
 def _ask_async(ask: Callable[[], Answer]) -> Future[Answer]:
-    asked: Future[Answer] = Future()
+    future: Future[Answer] = Future()
 
     def act() -> None:
-        if not asked.set_running_or_notify_cancel():
+        if not future.set_running_or_notify_cancel():
             return
         try:
             answer = ask()
         except BaseException as error:  # noqa: BLE001 - it is the caller's
-            asked.set_exception(error)
+            future.set_exception(error)
         else:
-            asked.set_result(answer)
+            future.set_result(answer)
 
     submit_act(act)
-    return asked
+    return future
 
 
-async def on_worker(ask: Callable[[], Answer], in_vain: Callable[[Answer], object] | None = None) -> Answer:
-    """Call ``ask`` on a thread of this pool; if the caller is cancelled, the answer goes to ``in_vain`` there.
+async def on_worker(ask: Callable[[], Answer], on_late_answer: Callable[[Answer], object] | None = None) -> Answer:
+    """Call ``ask`` on a thread of this pool. If the caller is cancelled, ``on_late_answer`` gets the answer.
 
     A cancellation before a thread has begun with ``ask`` withdraws it. ``call_surely`` is for what has to be done.
     """
-    asked = _ask_async(ask)
+    future = _ask_async(ask)
     try:
-        return await asyncio.wrap_future(asked)
+        return await asyncio.wrap_future(future)
     except asyncio.CancelledError:
-        if in_vain is not None:
-            asked.add_done_callback(lambda done: _hand_over(done, in_vain))
+        if on_late_answer is not None:
+            future.add_done_callback(lambda done_future: _hand_over(done_future, on_late_answer))
         raise
 
 
@@ -112,24 +112,24 @@ async def call_surely(act: Callable[[], Answer]) -> Answer:
 
     A second cancellation ends the wait, and ``act`` goes on by itself.
     """
-    done = asyncio.wrap_future(_ask_async(act))
+    future = asyncio.wrap_future(_ask_async(act))
     try:
-        return await asyncio.shield(done)
+        return await asyncio.shield(future)
     except asyncio.CancelledError:
-        done.add_done_callback(_retrieve_error)
-        await asyncio.wait([done])
+        future.add_done_callback(_retrieve_error)
+        await asyncio.wait([future])
         raise
 
 
-def _retrieve_error(done: asyncio.Future[Answer]) -> None:
-    if not done.cancelled() and (error := done.exception()) is not None:
+def _retrieve_error(future: asyncio.Future[Answer]) -> None:
+    if not future.cancelled() and (error := future.exception()) is not None:
         _log.warning("what a cancelled task still had to do failed: %s", error)
 
 
-def _hand_over(done: Future[Answer], in_vain: Callable[[Answer], object]) -> None:
-    if not done.cancelled() and done.exception() is None:
-        answer = done.result()
-        submit_act(lambda: in_vain(answer))
+def _hand_over(future: Future[Answer], on_late_answer: Callable[[Answer], object]) -> None:
+    if not future.cancelled() and future.exception() is None:
+        answer = future.result()
+        submit_act(lambda: on_late_answer(answer))
 
 
 def _in_child() -> None:

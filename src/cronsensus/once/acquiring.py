@@ -35,55 +35,55 @@ LONGEST_PAUSE = 0.25
 POLL_IN_QUEUE = 0.5
 """Seconds after which a call in the wait queue polls without a notification, which may be lost."""
 
-Got = OwnedClaim | Occurrence | None
+AcquireResult = OwnedClaim | Occurrence | None
 
 
 def acquire(  # noqa: PLR0917 - it is one call
     claims: Claims,
-    wanted: CallKey,
+    call_key: CallKey,
     ticket: Ticket,
     patience: float | None,
-    called_off: Callable[[], bool] | None = None,
+    should_stop: Callable[[], bool] | None = None,
     chain: tuple[tuple[str, str], ...] = (),
-) -> Flow[Got]:
-    """Acquire the occurrence; or return it if it is final, or still running after ``patience`` seconds.
+) -> Flow[AcquireResult]:
+    """Acquire the occurrence; or return it if it is final, or still runs after ``patience`` seconds.
 
-    ``None``: it lies below the pruned horizon.
+    ``None``: it was pruned, or its job is paused.
 
     Args:
         claims: of this process.
-        wanted: the occurrence.
+        call_key: the occurrence.
         ticket: of the call that it is for.
         patience: seconds; ``None``: no limit.
-        called_off: whether to stop waiting; checked after each poll, and when ``Waiters.wake_all`` is called.
+        should_stop: whether to stop waiting; checked after each poll, and when ``Waiters.wake_all`` is called.
         chain: names of the claims that the caller itself holds.
     """
-    got: Got = yield lambda: claims.acquire_claim(wanted, ticket)
-    if not _is_open(got):
-        return got
-    wait = _Waiting(claims, got, patience, called_off)
+    result: AcquireResult = yield lambda: claims.acquire_claim(call_key, ticket)
+    if not _is_open(result):
+        return result
+    wait = _Waiting(claims, result, patience, should_stop)
     try:
         if not wait.is_over:
-            claims.note_waiting(chain, wanted.name)
-        while _is_open(got):
-            if (yield partial(wait.is_free, got)):
-                got = yield lambda: claims.acquire_claim(wanted, ticket)
-                if not _is_open(got):
+            claims.note_waiting(chain, call_key.name)
+        while _is_open(result):
+            if (yield partial(wait.is_free, result)):
+                result = yield lambda: claims.acquire_claim(call_key, ticket)
+                if not _is_open(result):
                     break
             if wait.is_over:
                 break
-            yield from wait.for_news()
-            got = yield partial(claims.read_occurrence, wanted)
-            if got is None:
-                got = yield lambda: claims.acquire_claim(wanted, ticket)
-        if isinstance(got, OwnedClaim):
+            yield from wait.wait_for_reason()
+            result = yield partial(claims.read_occurrence, call_key)
+            if result is None:
+                result = yield lambda: claims.acquire_claim(call_key, ticket)
+        if isinstance(result, OwnedClaim):
             wait.note_won()
         yield wait.stop_waiting
     finally:
-        claims.end_waiting(chain, wanted.name)
+        claims.end_waiting(chain, call_key.name)
         if not wait.is_ended:  # the caller is gone
             submit_act(wait.stop_waiting)
-    return got
+    return result
 
 
 def release_claim(answer: object, claims: Claims) -> None:
@@ -92,22 +92,22 @@ def release_claim(answer: object, claims: Claims) -> None:
         claims.settle_unneeded(answer)
 
 
-def _is_open(got: Got) -> TypeGuard[Occurrence]:
-    return isinstance(got, Occurrence) and not got.state.final
+def _is_open(result: AcquireResult) -> TypeGuard[Occurrence]:
+    return isinstance(result, Occurrence) and not result.state.final
 
 
 class _Waiting:
     """A caller's wait for an occurrence that another call runs."""
 
     def __init__(
-        self, claims: Claims, seen: Occurrence, patience: float | None, called_off: Callable[[], bool] | None
+        self, claims: Claims, occurrence: Occurrence, patience: float | None, should_stop: Callable[[], bool] | None
     ) -> None:
         self._claims = claims
         self._clock = claims.clock
         now = self._clock.monotonic()
         self._until = float("inf") if patience is None else now + patience
-        self._called_off = called_off or (lambda: False)
-        self._waiter = claims.waiters.add_waiter(seen.id)
+        self._should_stop = should_stop or (lambda: False)
+        self._waiter = claims.waiters.add_waiter(occurrence.id)
         self._joins_at = now + JOIN_AFTER if claims.waiters.can_be_notified else float("inf")
         self._has_joined = self._has_won = self.is_ended = False
         self._pause = FIRST_PAUSE
@@ -117,33 +117,33 @@ class _Waiting:
 
     @property
     def is_over(self) -> bool:
-        """Whether the caller does not want to wait any longer."""
-        return self._clock.monotonic() >= self._until or self._called_off()
+        """Whether to wait no longer: the time is over, or the caller should stop."""
+        return self._clock.monotonic() >= self._until or self._should_stop()
 
-    def is_free(self, seen: Occurrence) -> bool:
+    def is_free(self, occurrence: Occurrence) -> bool:
         """Whether the occurrence may be claimed: it has no holder, or its holder has died. Reads the store rarely."""
-        if seen.state is State.PENDING:
+        if occurrence.state is State.PENDING:
             return True
         now = self._clock.monotonic()
         holder = self._holder
         stale = holder is None or now >= self._read_at + holder.expires_in.total_seconds()
-        if seen.session != self._holder_session or stale:
-            self._holder_session, self._read_at = seen.session, now
-            self._holder = holder = self._claims.find_session(seen.session)
+        if occurrence.session != self._holder_session or stale:
+            self._holder_session, self._read_at = occurrence.session, now
+            self._holder = holder = self._claims.find_session(occurrence.session)
         return self._claims.reclaim_if_dead(holder)
 
-    def for_news(self) -> Generator[Callable[[], None] | Pause, bool, None]:
+    def wait_for_reason(self) -> Generator[Callable[[], None] | Pause, bool, None]:
         """Wait for a reason to poll: a notification, a dead holder, the next poll, or the timeout."""
         if not self._has_joined and self._clock.monotonic() >= self._joins_at:
             yield self._join_queue
             return  # it may have ended before the queue was joined
         poll_at = min(self._until, self._clock.monotonic() + (POLL_IN_QUEUE if self._has_joined else self._pause))
         self._pause = min(self._pause * GROWTH, LONGEST_PAUSE)
-        while (left := poll_at - self._clock.monotonic()) > 0:
-            if (yield Pause(self._waiter, min(left, self._waiter.nap))):
+        while (seconds_left := poll_at - self._clock.monotonic()) > 0:
+            if (yield Pause(self._waiter, min(seconds_left, self._waiter.nap))):
                 self._has_joined = False  # a notification takes the waiter out of the queue
                 return
-            if self._called_off() or self._claims.is_gone(self._holder):
+            if self._should_stop() or self._claims.is_gone(self._holder):
                 return
 
     def _join_queue(self) -> None:

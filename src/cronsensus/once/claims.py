@@ -69,12 +69,12 @@ class Claims(OutsideClaims):
 
     # --- acquiring ----------------------------------------------------------------------------------------------------
 
-    def acquire_claim(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | Occurrence | None:
+    def acquire_claim(self, call_key: CallKey, ticket: Ticket) -> OwnedClaim | Occurrence | None:
         """Acquire the occurrence, or return it if it is taken; ``None``: it is below the horizon, or its job is paused.
 
         Args:
-            wanted: the occurrence.
-            ticket: of the call that it is for, which keeps it for as long as the call goes on.
+            call_key: the key of the call, and the fingerprint of its arguments.
+            ticket: of the call, which keeps it for as long as it goes on.
 
         Raises:
             PayloadMismatch: it has, or had, another payload.
@@ -82,95 +82,99 @@ class Claims(OutsideClaims):
         """
         for tries_left in reversed(range(TRIES)):
             try:
-                return self._acquire_once(wanted, ticket)
+                return self._acquire_once(call_key, ticket)
             except StoreBusy as error:
                 # Many calls came at the same moment, and others were first. Nothing was written.
                 if not tries_left:
                     raise
-                _log.debug("%s is tried once more: %s", wanted.key, error)
+                _log.debug("%s is tried once more: %s", call_key.key, error)
         raise AssertionError
 
-    def _acquire_once(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | Occurrence | None:
+    def _acquire_once(self, call_key: CallKey, ticket: Ticket) -> OwnedClaim | Occurrence | None:
         self._host.refuse_if_emptied()
-        self.define_jobs(wanted.spec)
+        self.define_jobs(call_key.spec)
         for _ in range(MOST_REFUSALS):
-            answer = self._try_acquire(wanted, ticket)
+            answer = self._try_acquire(call_key, ticket)
             if answer is NotWon.PRUNED:
                 return None
             if answer is NotWon.UNKNOWN:
                 # The store lost the job, with all of its records.
-                self.define_jobs(wanted.spec, anew=True)
+                self.define_jobs(call_key.spec, anew=True)
                 continue
             if not isinstance(answer, NotWon):
-                return self._of_this_payload(answer, wanted)
-            seen = self.read_occurrence(wanted)
-            if seen is not None and seen.state is State.CANCELLED and seen.reason == NOT_ASKED_FOR:
-                self.store.forget(wanted.spec.name, seen.key, by=self.name, why="asked for again", only=seen.id)
-            elif seen is not None:
-                return seen
-            elif wanted.scheduled_for is not None and self._is_paused(wanted.spec):
+                return self._of_this_payload(answer, call_key)
+            occurrence = self.read_occurrence(call_key)
+            if occurrence is not None and occurrence.state is State.CANCELLED and occurrence.reason == NOT_ASKED_FOR:
+                self.store.forget(
+                    call_key.spec.name, occurrence.key, by=self.name, why="asked for again", only=occurrence.id
+                )
+            elif occurrence is not None:
+                return occurrence
+            elif call_key.scheduled_for is not None and self._is_paused(call_key.spec):
                 return None
         raise StoreBusy(
-            f"{wanted.spec.name!r}: the key {wanted.key!r} was acquired and freed again and again; try again"
+            f"{call_key.spec.name!r}: the key {call_key.key!r} was acquired and freed again and again; try again"
         )
 
-    def _of_this_payload(self, held: OwnedClaim, wanted: CallKey) -> OwnedClaim:
+    def _of_this_payload(self, held: OwnedClaim, call_key: CallKey) -> OwnedClaim:
         """Return the claim, unless an earlier attempt that was cut off had another payload."""
-        difference = wanted.differs_from(held.claim.fingerprint)
+        difference = call_key.differs_from(held.claim.fingerprint)
         if difference is None:
             return held
         self.settle_unneeded(held)
-        raise wanted.payload_mismatch(difference, "an attempt that was cut off", None)
+        raise call_key.payload_mismatch(difference, "an attempt that was cut off", None)
 
-    def read_occurrence(self, wanted: CallKey) -> Occurrence | None:
+    def read_occurrence(self, call_key: CallKey) -> Occurrence | None:
         """Return the present occurrence; a claim of this process whose answer was lost is released first.
 
         Raises:
             PayloadMismatch: it has another payload.
         """
-        where = OccurrenceFilter(job=wanted.spec.name, key=wanted.key)
+        where = OccurrenceFilter(job=call_key.spec.name, key=call_key.key)
         occurrences = self.store.occurrences(where, limit=1)
         if occurrences and occurrences[0].state is State.RUNNING and self._was_left(occurrences[0]):
             occurrences = self.store.occurrences(where, limit=1)
         if not occurrences:
             return None
-        differs = wanted.differs_from(occurrences[0].fingerprint)
+        differs = call_key.differs_from(occurrences[0].fingerprint)
         if differs is not None:
-            raise wanted.payload_mismatch(differs, f"the call that is {occurrences[0].state} there", occurrences[0])
+            raise call_key.payload_mismatch(differs, f"the call that is {occurrences[0].state} there", occurrences[0])
         return occurrences[0]
 
-    def _was_left(self, seen: Occurrence) -> bool:
+    def _was_left(self, occurrence: Occurrence) -> bool:
         """Record the end of a claim that no call of this process needs any more; return whether there was one."""
         with self._lock:
-            held = self._held.get((seen.id, seen.token))
-            asked = (seen.job, seen.key) in self._keys_being_acquired()
+            held = self._held.get((occurrence.id, occurrence.token))
+            is_acquiring = (occurrence.job, occurrence.key) in self._keys_being_acquired()
         if held is not None:
             if not held.is_left:
                 return False
             self.settle_unneeded(held)
             return True
-        if asked or seen.session is None:
+        if is_acquiring or occurrence.session is None:
             return False
         session = self._host.pin_session()
         self._host.unpin_session()
-        if seen.session != session.session:
+        if occurrence.session != session.session:
             return False
         # The answer to an ``acquire`` of this process was lost, so nobody runs the claim.
-        self.store.step(seen.session, Step(ends=(uncounted_end(seen.id, seen.token, seen.session),)))
+        self.store.step(
+            occurrence.session, Step(ends=(uncounted_end(occurrence.id, occurrence.token, occurrence.session),))
+        )
         return True
 
     def _is_paused(self, spec: JobSpec) -> bool:
         view = self.store.job(spec.name)
         return view is not None and view.paused_at is not None
 
-    def _try_acquire(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | NotWon:
+    def _try_acquire(self, call_key: CallKey, ticket: Ticket) -> OwnedClaim | NotWon:
         with self._lock:
-            self._acquiring_keys[ticket] = wanted.name
+            self._acquiring_keys[ticket] = call_key.name
         try:
-            return self._request_claim(wanted, ticket)
+            return self._request_claim(call_key, ticket)
         except LeaseLost:
             # The session was declared dead; this process is alive, and opens a new one.
-            return self._request_claim(wanted, ticket)
+            return self._request_claim(call_key, ticket)
         finally:  # a lost answer is found by the next read of the key, or in the list of a renewal
             with self._lock:
                 self._acquiring_keys.pop(ticket, None)
@@ -178,15 +182,15 @@ class Claims(OutsideClaims):
     def _keys_being_acquired(self) -> list[tuple[str, str]]:
         return [name for ticket, name in list(self._acquiring_keys.items()) if not ticket.over]
 
-    def _request_claim(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | NotWon:
-        at = wanted.scheduled_for
-        key = wanted.key if at is None else None
-        named = AskNamed(wanted.spec.name, scheduled_for=at, key=key, fingerprint=wanted.fingerprint)
-        [[answer]] = self._request_claims([named], lambda: ticket)
+    def _request_claim(self, call_key: CallKey, ticket: Ticket) -> OwnedClaim | NotWon:
+        nominal = call_key.scheduled_for
+        key = call_key.key if nominal is None else None
+        request = AskNamed(call_key.spec.name, scheduled_for=nominal, key=key, fingerprint=call_key.fingerprint)
+        [[answer]] = self._request_claims([request], lambda: ticket)
         if isinstance(answer, NotWon):
             return answer
         held, _ = answer
-        held.run.zone = wanted.zone
+        held.run.zone = call_key.zone
         return held
 
     def _list_held_keys(self) -> set[tuple[int, int]] | None:
@@ -202,23 +206,24 @@ class Claims(OutsideClaims):
         Raises:
             ConfigurationError: that call waits for one of these keys: a deadlock.
         """
-        mine = tuple(chain)
-        if not mine:
+        held_keys = tuple(chain)
+        if not held_keys:
             return
         with self._lock:
-            seen, todo = set(), [name]
+            occurrence, todo = set(), [name]
             while todo:
                 key = todo.pop()
-                if key in mine:
+                if key in held_keys:
+                    holder, held_key = held_keys[-1]
                     raise ConfigurationError(
-                        f"{mine[-1][0]!r} under the key {mine[-1][1]!r} would wait for {name[0]!r} under {name[1]!r}, "
+                        f"{holder!r} under the key {held_key!r} would wait for {name[0]!r} under {name[1]!r}, "
                         "which waits for it: neither would ever end; call one of the two without its guard, by "
                         "`.function`, or always call them in key order"
                     )
-                if key not in seen:
-                    seen.add(key)
+                if key not in occurrence:
+                    occurrence.add(key)
                     todo += self._waits.get(key, ())
-            for key in mine:
+            for key in held_keys:
                 self._waits.setdefault(key, []).append(name)
 
     def end_waiting(self, chain: Iterable[tuple[str, str]], name: tuple[str, str]) -> None:
@@ -231,22 +236,22 @@ class Claims(OutsideClaims):
                 if not waited_for:
                     self._waits.pop(key, None)
 
-    def _as_known(self, spec: JobSpec) -> JobSpec:
+    def _stored_form(self, spec: JobSpec) -> JobSpec:
         """Return a definition with the function's name in the store; warn if the name is another function's."""
         if not spec.name.startswith(GUARDED) or spec.function == spec.name:
             return spec
-        known = self.store.job(spec.name)
-        if known is None or known.spec.function in {spec.name, spec.function}:  # the first: of an earlier version
+        stored = self.store.job(spec.name)
+        if stored is None or stored.spec.function in {spec.name, spec.function}:  # the first: of an earlier version
             return spec
-        if is_same_function(known.spec.function, spec.function):
-            return replace(spec, function=known.spec.function)
+        if is_same_function(stored.spec.function, spec.function):
+            return replace(spec, function=stored.spec.function)
         kind, _, name = spec.name.partition(":")
         _log.warning(
             "two functions in namespace %r are guarded as %r by %s: %s here, and %s in another program or release. "
             "Under one key only one of them runs, and a call of the other gets its result. If these are two programs, "
             "give one of them another name=… or namespace=…; after a release that moved the function or changed its "
             "parameters there is nothing to do",
-            self.store.namespace, name, kind, spec.function, known.spec.function, extra={"job": spec.name},
+            self.store.namespace, name, kind, spec.function, stored.spec.function, extra={"job": spec.name},
         )  # fmt: skip
         return spec
 
@@ -286,12 +291,12 @@ class Claims(OutsideClaims):
     def _close_abandoned(self, spec: JobSpec) -> None:
         where = OccurrenceFilter(job=spec.name, states=(State.PENDING,))
         now = self.store.now()
-        for seen in self.store.occurrences(where, limit=MOST_CLOSED, newest_first=False):
+        for occurrence in self.store.occurrences(where, limit=MOST_CLOSED, newest_first=False):
             # A failed key is due when it may be closed; a call that was cut off is due at once.
-            if seen.due_at + (timedelta(0) if seen.error is not None else spec.policies.keep) > now:
+            if occurrence.due_at + (timedelta(0) if occurrence.error is not None else spec.policies.keep) > now:
                 continue
             ticket = Ticket()
-            held = self._try_acquire(CallKey(spec, seen.key, seen.scheduled_for), ticket)
+            held = self._try_acquire(CallKey(spec, occurrence.key, occurrence.scheduled_for), ticket)
             if not isinstance(held, NotWon):
                 # Acquired like a call, so that no call can start under the key at the same moment.
                 self.record_end(held, End.of(held.claim, Final(State.CANCELLED, NOT_ASKED_FOR)))

@@ -139,28 +139,30 @@ class Guards:
             if callable(key) and (args or kwargs or not callable(function)):
                 # `key` is the function, and this is a call of the wrongly decorated function.
                 raise _missing_parentheses("once", "key='charge:{order_id}'")
-            looked_at = inspect_guarded(function, name)
-            signature = _callers_signature(looked_at, transaction=transaction)
-            key_of = KeyOf(key, looked_at.name, signature)
-            fingerprint_of = FingerprintOf(payload, looked_at.name, signature)
+            inspected = inspect_guarded(function, name)
+            signature = _callers_signature(inspected, transaction=transaction)
+            key_of = KeyOf(key, inspected.name, signature)
+            fingerprint_of = FingerprintOf(payload, inspected.name, signature)
 
-            def wanted(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallKey:
+            def call_key_of(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallKey:
                 from cronsensus.once.call_key import CallKey
 
-                given = key_of.bind_arguments(args, kwargs)
-                found = key_of(args, kwargs, given)
+                bound_arguments = key_of.bind_arguments(args, kwargs)
+                filled_key = key_of(args, kwargs, bound_arguments)
                 return CallKey(
                     spec,
-                    found.text,
-                    fingerprint=fingerprint_of(args, kwargs, given, found),
-                    fields=found.fields,
+                    filled_key.text,
+                    fingerprint=fingerprint_of(args, kwargs, bound_arguments, filled_key),
+                    fields=filled_key.fields,
                     lenient=on_mismatch == "return",
                 )
 
             def recorded(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
                 return key_of(args, kwargs, key_of.bind_arguments(args, kwargs, partly=True)).text
 
-            return self.guard_function("once", looked_at, wanted, options, transaction=transaction, recorded=recorded)
+            return self.guard_function(
+                "once", inspected, call_key_of, options, transaction=transaction, recorded=recorded
+            )
 
         return decorate
 
@@ -205,25 +207,27 @@ class Guards:
         options = read_options(keep, on_busy, on_error, on_crash, max_crashes, wait_for)
 
         def decorate(function: Callable[..., Any]) -> Any:
-            looked_at = inspect_guarded(function, name)
-            log_other_meanings(looked_at.name, trigger)
+            inspected = inspect_guarded(function, name)
+            log_other_meanings(inspected.name, trigger)
 
-            def wanted(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallKey:  # noqa: ARG001
+            def call_key_of(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallKey:  # noqa: ARG001
                 from cronsensus.once.call_key import CallKey
 
                 zone = self._zone()
-                here = trigger.in_zone(zone)
-                return CallKey.for_slot(spec, slot_of(here, self.claims().store.now(), ahead), here.zone or zone)
+                zoned_trigger = trigger.in_zone(zone)
+                return CallKey.for_slot(
+                    spec, slot_of(zoned_trigger, self.claims().store.now(), ahead), zoned_trigger.zone or zone
+                )
 
-            return self.guard_function("once_per", looked_at, wanted, options)
+            return self.guard_function("once_per", inspected, call_key_of, options)
 
         return decorate
 
     def guard_function(
         self,
         kind: str,
-        looked_at: Function,
-        wanted: CallKeyOf,
+        inspected: Function,
+        call_key_of: CallKeyOf,
         options: dict[str, Any],
         *,
         transaction: bool = False,
@@ -232,33 +236,33 @@ class Guards:
         """Return the guarded function, under a name of its own."""
         from cronsensus.once.once import Once
 
-        name = f"{kind}:{looked_at.name}"
+        name = f"{kind}:{inspected.name}"
         if name in self.guarded:
             raise DuplicateJob(
-                f"{looked_at.name!r} is guarded twice by @scheduler.{kind}, at {self.guarded[name]} and at "
-                f"{looked_at.place}; give one of them another name=…"
+                f"{inspected.name!r} is guarded twice by @scheduler.{kind}, at {self.guarded[name]} and at "
+                f"{inspected.place}; give one of them another name=…"
             )
         spec = JobSpec(
             name=name,
             # No node registers a function of this name: it runs where it is called. The name shows if two programs
             # differ.
-            function=identity_of(looked_at),
+            function=identity_of(inspected),
             policies=options["policies"],
-            executor=looked_at.registered.executor,
+            executor=inspected.registered.executor,
             source="runtime",
         )
         guarded: Once[..., Any] = Once(
-            looked_at.registered.function,
+            inspected.registered.function,
             spec=lambda: spec,
             claims=self.claims,
-            wanted=wanted,
+            call_key_of=call_key_of,
             on_busy=options["on_busy"],
             on_error=options["on_error"],
             wait_for=options["wait_for"],
             transaction=transaction,
             recorded=recorded,
         )
-        self.guarded[name] = looked_at.place
+        self.guarded[name] = inspected.place
         return guarded
 
 
@@ -267,18 +271,18 @@ def inspect_guarded(function: Callable[..., Any], name: str | None) -> Function:
     from cronsensus.once.once import Once
 
     plain = function.function if isinstance(function, Once) else function
-    looked_at = inspect_function(plain, name=name, executor=None)
-    if looked_at.registered.run_parameter is not None:
+    inspected = inspect_function(plain, name=name, executor=None)
+    if inspected.registered.run_parameter is not None:
         raise UnsupportedFunction(
-            f"{looked_at.name} ({looked_at.place}) asks for a Run by {looked_at.registered.run_parameter!r}, but it is "
+            f"{inspected.name} ({inspected.place}) asks for a Run by {inspected.registered.run_parameter!r}, but it is "
             "its caller who passes arguments here; write current_run() in it instead"
         )
-    return looked_at
+    return inspected
 
 
-def _callers_signature(looked_at: Function, *, transaction: bool) -> inspect.Signature | None:
+def _callers_signature(inspected: Function, *, transaction: bool) -> inspect.Signature | None:
     """Return the signature for callers."""
-    signature = looked_at.signature
+    signature = inspected.signature
     if not transaction or signature is None:
         return signature
     parameters = list(signature.parameters.values())
@@ -288,11 +292,11 @@ def _callers_signature(looked_at: Function, *, transaction: bool) -> inspect.Sig
         inspect.Parameter.POSITIONAL_OR_KEYWORD,
     ):
         raise InvalidOption(
-            f"once(transaction=True): {looked_at.name}() ({looked_at.place}) needs a first parameter for the connection"
+            f"once(transaction=True): {inspected.name}() ({inspected.place}) needs a first parameter for the connection"
         )
     if first.name in {"self", "cls"}:
         raise InvalidOption(
-            f"once(transaction=True): {looked_at.name}() ({looked_at.place}) is a method; guard a function that gets "
+            f"once(transaction=True): {inspected.name}() ({inspected.place}) is a method; guard a function that gets "
             "the connection first"
         )
     return signature.replace(parameters=parameters[1:])

@@ -1,4 +1,4 @@
-"""Which function a guard is of, as its job's definition has it, so that a program notices another's under its name.
+"""Identify a guarded function in its job's definition, so that a program notices another function of that name.
 
 Two releases of one program look alike: neither the file's place nor the code counts, unless there is no file.
 """
@@ -18,23 +18,23 @@ from cronsensus.declared.functions import Function
 from cronsensus.model.job import LONGEST_NAME
 
 
-def identity_of(looked_at: Function) -> str:
+def identity_of(inspected: Function) -> str:
     """Return module, name and parameters of a function as one text; no node registers a function under such a name."""
-    plain: Any = looked_at.registered.function
+    plain: Any = inspected.registered.function
     while isinstance(plain, functools.partial):
         plain = plain.func
     plain = inspect.unwrap(plain)
-    name = getattr(plain, "__qualname__", None) or looked_at.name
-    signature = looked_at.signature
+    name = getattr(plain, "__qualname__", None) or inspected.name
+    signature = inspected.signature
     parameters = "…" if signature is None else ", ".join(signature.parameters)
     text = f"{_module_of(plain)}.{name}({parameters})"
-    text = "".join(one if one.isprintable() else "?" for one in text)
+    text = "".join(character if character.isprintable() else "?" for character in text)
     return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 2]}…)"
 
 
-def is_same_function(one: str, other: str) -> bool:
+def is_same_function(identity: str, other: str) -> bool:
     """Return whether two may be the same: a script's module is ``tasks`` to itself, and ``shop.tasks`` to others."""
-    return one == other or one.endswith(f".{other}") or other.endswith(f".{one}")
+    return identity == other or identity.endswith(f".{other}") or other.endswith(f".{identity}")
 
 
 def _module_of(function: Callable[..., Any]) -> str:
@@ -50,8 +50,8 @@ def _module_of(function: Callable[..., Any]) -> str:
 
 
 def _digest_code(code: CodeType | None) -> str:
-    """Return what tells two functions that were typed in (``python -c``) apart."""
+    """Return a text that distinguishes two functions that were typed in (``python -c``)."""
     if code is None:
         return "typed in"
-    constants = [one for one in code.co_consts if not isinstance(one, CodeType)]
+    constants = [constant for constant in code.co_consts if not isinstance(constant, CodeType)]
     return hashlib.blake2b(repr((code.co_code, code.co_names, constants)).encode(), digest_size=4).hexdigest()

@@ -92,7 +92,9 @@ class KeyOf:
         if not callable(key):
             self._read_path(key)
 
-    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: dict[str, Any] | None = None) -> Key:
+    def __call__(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], bound_arguments: dict[str, Any] | None = None
+    ) -> Key:
         """Return the key of a call with these arguments; ``given``: as ``bind_arguments`` returned them.
 
         Raises:
@@ -101,9 +103,9 @@ class KeyOf:
         """
         if callable(self._key):
             return self._spell_own(self._key(*args, **kwargs))
-        given = self.bind_arguments(args, kwargs) if given is None else given
+        bound_arguments = self.bind_arguments(args, kwargs) if bound_arguments is None else bound_arguments
         try:
-            texts, kinds = self._fill_in(given)
+            texts, kinds = self._fill_in(bound_arguments)
         except (KeyError, AttributeError, IndexError, TypeError, ValueError, RecursionError) as error:
             if isinstance(error, InvalidOption):
                 raise
@@ -127,11 +129,11 @@ class KeyOf:
             return kwargs
         bound = (self._signature.bind_partial if partly else self._signature.bind)(*args, **kwargs)
         bound.apply_defaults()
-        given = dict(bound.arguments)
+        arguments = dict(bound.arguments)
         for parameter in self._signature.parameters.values():
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-                given.update(given.pop(parameter.name))
-        return given
+                arguments.update(arguments.pop(parameter.name))
+        return arguments
 
     # --- the template -------------------------------------------------------------------------------------------------
 
@@ -168,22 +170,22 @@ class KeyOf:
             for text, following in zip(texts, self._parts[1:], strict=False)
         )
 
-    def _fill_in(self, given: dict[str, Any]) -> tuple[list[str], str]:
+    def _fill_in(self, arguments: dict[str, Any]) -> tuple[list[str], str]:
         texts: list[str] = []
         kinds = ""
         for part in self._parts:
-            value, _ = _FORMATTER.get_field(part.field, (), given)
+            value, _ = _FORMATTER.get_field(part.field, (), arguments)
             self._require_said(part, value)
-            spec = _FORMATTER.vformat(part.spec, (), given) if part.spec else ""
+            spec = _FORMATTER.vformat(part.spec, (), arguments) if part.spec else ""
             kind = next((letter for types, letter in _KINDS if isinstance(value, types)), "s")
             if kind == "c" and not _has_own_text(value):
-                shown: Any = self._spell_container(value, part.field)
+                spelled: Any = self._spell_container(value, part.field)
             else:
-                shown = value
+                spelled = value
                 kind = "s" if part.conversion in {"r", "a"} else kind
-            if shown is value or part.conversion == "a":
-                shown = _FORMATTER.convert_field(shown, part.conversion)
-            text = format(shown, spec)
+            if spelled is value or part.conversion == "a":
+                spelled = _FORMATTER.convert_field(spelled, part.conversion)
+            text = format(spelled, spec)
             if not isinstance(value, str) and _ADDRESS.search(text):
                 raise self._no_text(part.field, value)
             if not text:
@@ -276,12 +278,14 @@ def require_argument(option: str, field: str, name: str, signature: inspect.Sign
     if signature is None:
         return
     parameters = signature.parameters.values()
-    known = [parameter.name for parameter in parameters if parameter.kind in _NAMED]
+    parameter_names = [parameter.name for parameter in parameters if parameter.kind in _NAMED]
     variadic = [parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.VAR_POSITIONAL]
-    if named in (*known, *variadic) or any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
+    if named in (*parameter_names, *variadic) or any(
+        parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters
+    ):
         return
-    close = get_close_matches(named, known, n=1)
-    has = f"it has {', '.join(known)}" if known else "it has none"
+    close = get_close_matches(named, parameter_names, n=1)
+    has = f"it has {', '.join(parameter_names)}" if parameter_names else "it has none"
     hint = f"; did you mean {{{close[0]}}}?" if close else ""
     if named in {"run", "run_key", "idempotency_key"}:
         hint = "; inside a job pass it run.idempotency_key as an argument, or write key=lambda *args: …"

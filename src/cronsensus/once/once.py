@@ -35,7 +35,7 @@ from cronsensus.model.states import State
 from cronsensus.node.executors.result import describe_error
 from cronsensus.node.run import BaseRun, current_run, enter_run
 from cronsensus.node.run_transaction import UNCOMMITTED
-from cronsensus.once.acquiring import Got, acquire, release_claim
+from cronsensus.once.acquiring import AcquireResult, acquire, release_claim
 from cronsensus.once.call_key import CallKey
 from cronsensus.once.choices import OnBusy, OnError
 from cronsensus.once.claims import FREED, Claims
@@ -53,7 +53,7 @@ INTERRUPTED = Ending(
     kind="raised",
     error=RunError(type="Interrupted", message="the call was left before it was known how its function ended"),
 )
-AGAIN = 2
+MOST_REPEATS = 2
 """How often a function is run again, as another attempt, after the database rolled its transaction back."""
 
 P = ParamSpec("P")
@@ -68,17 +68,17 @@ RecordedKeyOf = Callable[[tuple[Any, ...], dict[str, Any]], str]
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class BusyPolicy:
     """What a call does while another call has the key.
 
     Attributes:
         patience: seconds to wait for the other call; ``None``: no limit.
-        called_off: whether to stop waiting.
+        should_stop: whether to stop waiting.
     """
 
     on_busy: OnBusy
     patience: float | None
-    called_off: Callable[[], bool] | None = None
+    should_stop: Callable[[], bool] | None = None
 
 
 _OF_TASKS = ("delay", "apply_async", "send", "enqueue", "s", "si", "signature")
@@ -103,7 +103,7 @@ class Once(Generic[P, R_co]):
         *,
         spec: Callable[[], JobSpec],
         claims: Callable[[], Claims],
-        wanted: CallKeyOf,
+        call_key_of: CallKeyOf,
         on_busy: OnBusy,
         on_error: OnError,
         transaction: bool = False,
@@ -116,18 +116,20 @@ class Once(Generic[P, R_co]):
         self.name: str = spec().name
         self._spec = spec
         self._claims = claims
-        self._wanted = wanted
-        self._recorded = recorded or (lambda args, kwargs: self._wanted(self._spec(), args, kwargs).key)
+        self._call_key_of = call_key_of
+        self._recorded = recorded or (lambda args, kwargs: self._call_key_of(self._spec(), args, kwargs).key)
         self._types = Types(function)
         self._on_error = on_error
         self._transaction = transaction
         patience = 0.0 if on_busy != "wait" else None if wait_for is None else wait_for.total_seconds()
-        self._how = How(on_busy, patience)
+        self._how = BusyPolicy(on_busy, patience)
         if transaction:
             # Frameworks read the signature to know what to pass, and callers do not pass the connection.
             with contextlib.suppress(ValueError, TypeError):
-                shown = inspect.signature(function)
-                self.__signature__: inspect.Signature = shown.replace(parameters=[*shown.parameters.values()][1:])
+                signature = inspect.signature(function)
+                self.__signature__: inspect.Signature = signature.replace(
+                    parameters=[*signature.parameters.values()][1:]
+                )
         self.is_async: bool = is_async(function)
         mark_async(self, function)
 
@@ -146,7 +148,7 @@ class Once(Generic[P, R_co]):
         """
         return cast("R_co", self.call(self._how, args, kwargs))
 
-    def call(self, how: How, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def call(self, how: BusyPolicy, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         """Call it; ``how`` is what to do if the key is running."""
         if self.is_async:
             return self._acall_guarded(how, args, kwargs or {})
@@ -166,7 +168,7 @@ class Once(Generic[P, R_co]):
             advice = (
                 "the guard belongs inside of the task: put the task's decorator above @scheduler.once(…)"
                 if is_task
-                else "it runs where it is called; for a run on any node write @scheduler.job(), advice enqueue(…)"
+                else "it runs where it is called; for a run on any node write @scheduler.job(), then enqueue(…)"
             )
             raise AttributeError(f"a guarded function has no {attribute}; {advice}")
 
@@ -219,7 +221,9 @@ class Once(Generic[P, R_co]):
 
     # --- on this thread -----------------------------------------------------------------------------------------------
 
-    def _call_guarded(self, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], *, tries_left: int = AGAIN) -> Any:
+    def _call_guarded(
+        self, how: BusyPolicy, args: tuple[Any, ...], kwargs: dict[str, Any], *, tries_left: int = MOST_REPEATS
+    ) -> Any:
         claims = self._claims()
         ticket = Ticket()
         try:
@@ -228,21 +232,27 @@ class Once(Generic[P, R_co]):
             claims.note_owner_gone(ticket)
 
     def _call_with(  # noqa: PLR0917 - it is one call
-        self, ticket: Ticket, claims: Claims, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], tries_left: int
+        self,
+        ticket: Ticket,
+        claims: Claims,
+        how: BusyPolicy,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        tries_left: int,
     ) -> Any:
-        chain = _chain.get()
-        wanted = self._asked_for(claims, how, args, kwargs, chain, _key_of_run(current_run()))
-        flow = acquire(claims, wanted, ticket, how.patience, how.called_off, _names_of_held(chain, claims))
+        outer_claims = _chain.get()
+        call_key = self._asked_for(claims, how, args, kwargs, outer_claims, _key_of_run(current_run()))
+        flow = acquire(claims, call_key, ticket, how.patience, how.should_stop, _names_of_held(outer_claims, claims))
         outcome = drive_flow(
             flow,
-            f"{self.name}(), which is being run under the key {wanted.key!r},",
+            f"{self.name}(), which is being run under the key {call_key.key!r},",
             "make the function `async def` and await it, or call it by `await asyncio.to_thread(…)`",
         )
         if not isinstance(outcome, OwnedClaim):
-            return self._recorded_answer(wanted, outcome, how.on_busy)
+            return self._recorded_answer(call_key, outcome, how.on_busy)
         outer = current_run()
         try:
-            self._note_start(claims, outcome, chain)
+            self._note_start(claims, outcome, outer_claims)
             if self._transaction:
                 with outcome.run.transaction() as connection:
                     outcome.value = self.function(connection, *args, **kwargs)
@@ -259,17 +269,17 @@ class Once(Generic[P, R_co]):
             if not (tries_left and self._is_undone(error)):
                 raise
         else:
-            _end_waits(outer, chain)
+            _end_waits(outer, outer_claims)
             return self._record_return(claims, outcome)
         finally:
-            _end_waits(outer, chain)
+            _end_waits(outer, outer_claims)
             outcome.run.release_leftovers()
         return self._call_guarded(how, args, kwargs, tries_left=tries_left - 1)
 
     # --- on an event loop ---------------------------------------------------------------------------------------------
 
     async def _acall_guarded(
-        self, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], *, tries_left: int = AGAIN
+        self, how: BusyPolicy, args: tuple[Any, ...], kwargs: dict[str, Any], *, tries_left: int = MOST_REPEATS
     ) -> Any:
         ticket = Ticket()
         try:
@@ -282,18 +292,20 @@ class Once(Generic[P, R_co]):
                     submit_act(partial(ticket.held.claims.note_owner_gone, ticket))
 
     async def _acall_with(
-        self, ticket: Ticket, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], tries_left: int
+        self, ticket: Ticket, how: BusyPolicy, args: tuple[Any, ...], kwargs: dict[str, Any], tries_left: int
     ) -> Any:
         claims = await on_worker(self._claims)
         # Context variables, which the threads of ``on_worker`` do not have.
-        outer, chain = current_run(), _chain.get()
-        wanted = await on_worker(partial(self._asked_for, claims, how, args, kwargs, chain, _key_of_run(outer)))
-        flow = acquire(claims, wanted, ticket, how.patience, how.called_off, _names_of_held(chain, claims))
+        outer, outer_claims = current_run(), _chain.get()
+        call_key = await on_worker(
+            partial(self._asked_for, claims, how, args, kwargs, outer_claims, _key_of_run(outer))
+        )
+        flow = acquire(claims, call_key, ticket, how.patience, how.should_stop, _names_of_held(outer_claims, claims))
         outcome = await adrive_flow(flow, lambda answer: release_claim(answer, claims))
         if not isinstance(outcome, OwnedClaim):
-            return self._recorded_answer(wanted, outcome, how.on_busy)
+            return self._recorded_answer(call_key, outcome, how.on_busy)
         try:
-            self._note_start(claims, outcome, chain)
+            self._note_start(claims, outcome, outer_claims)
             if self._transaction:
                 async with outcome.run.atransaction() as connection:
                     outcome.value = await self.function(connection, *args, **kwargs)
@@ -313,10 +325,10 @@ class Once(Generic[P, R_co]):
             if not (tries_left and self._is_undone(error)):
                 raise
         else:
-            _end_waits(outer, chain)
+            _end_waits(outer, outer_claims)
             return await call_surely(lambda: self._record_return(claims, outcome))
         finally:
-            _end_waits(outer, chain)
+            _end_waits(outer, outer_claims)
             outcome.run.release_leftovers()
         return await self._acall_guarded(how, args, kwargs, tries_left=tries_left - 1)
 
@@ -325,77 +337,79 @@ class Once(Generic[P, R_co]):
     def _asked_for(  # noqa: PLR0917 - it is one call
         self,
         claims: Claims,
-        how: How,
+        how: BusyPolicy,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        chain: tuple[OwnedClaim, ...],
+        outer_claims: tuple[OwnedClaim, ...],
         outer_key: tuple[str, str] | None,
     ) -> CallKey:
         if self._transaction and not claims.store.capabilities.transactional_finish:
             raise no_transactions(claims.store.capabilities.name)
-        wanted = self._wanted(self._spec(), args, kwargs)
-        held = _names_of_held(chain, claims)
-        if wanted.name == outer_key or (how.patience != 0 and wanted.name in held):
-            way = "" if wanted.name == outer_key else f", through {held[-1][0]!r} under {held[-1][1]!r},"
-            raise ConfigurationError(
-                f"{self.name!r} was called under the key {wanted.key!r} by the very run that has it{way} and would "
-                "wait for itself; call the function without its guard there, by `.function`"
+        call_key = self._call_key_of(self._spec(), args, kwargs)
+        held_names = _names_of_held(outer_claims, claims)
+        if call_key.name == outer_key or (how.patience != 0 and call_key.name in held_names):
+            through = (
+                "" if call_key.name == outer_key else f", through {held_names[-1][0]!r} under {held_names[-1][1]!r},"
             )
-        return wanted
+            raise ConfigurationError(
+                f"{self.name!r} was called under the key {call_key.key!r} by the very run that has it{through} and "
+                "would wait for itself; call the function without its guard there, by `.function`"
+            )
+        return call_key
 
-    def _note_start(self, claims: Claims, held: OwnedClaim, chain: tuple[OwnedClaim, ...]) -> None:
+    def _note_start(self, claims: Claims, owned: OwnedClaim, outer_claims: tuple[OwnedClaim, ...]) -> None:
         """Set the end that is recorded if this call goes away from here on; then the function may start."""
-        held.run.type_result(self._types)
-        held.end_if_left = self._abandoned_end(claims)
-        enter_run(held.run)
-        _chain.set((*chain, held))
-        held.begun = True
+        owned.run.type_result(self._types)
+        owned.end_if_left = self._abandoned_end(claims)
+        enter_run(owned.run)
+        _chain.set((*outer_claims, owned))
+        owned.begun = True
 
-    def _recorded_answer(self, wanted: CallKey, seen: Got, on_busy: OnBusy) -> Any:
+    def _recorded_answer(self, call_key: CallKey, occurrence: AcquireResult, on_busy: OnBusy) -> Any:
         """Return the recorded result, or raise if there is none."""
-        if seen is None:
-            _log.info("%s: %s is not run: it is pruned, or the function is paused", self.name, wanted.key)
+        if occurrence is None:
+            _log.info("%s: %s is not run: it is pruned, or the function is paused", self.name, call_key.key)
             return None
-        assert isinstance(seen, Occurrence)  # noqa: S101 - the caller handles claims
-        if seen.state is State.SUCCEEDED:
-            return self._types.read_result(seen.result)
-        if not seen.state.final:
+        assert isinstance(occurrence, Occurrence)  # noqa: S101 - the caller handles claims
+        if occurrence.state is State.SUCCEEDED:
+            return self._types.read_result(occurrence.result)
+        if not occurrence.state.final:
             if on_busy == "skip":
                 return None
-            by = f" by {seen.node}" if seen.node else ""
+            by = f" by {occurrence.node}" if occurrence.node else ""
             raise StillRunning(
-                f"{self.name!r} is being run under the key {wanted.key!r}{by}; try again later, or let it wait: "
+                f"{self.name!r} is being run under the key {call_key.key!r}{by}; try again later, or let it wait: "
                 "on_busy='wait'"
             )
-        error = seen.error
-        why = f"{error.type}: {error.message}" if error is not None else seen.reason or "no reason given"
+        error = occurrence.error
+        why = f"{error.type}: {error.message}" if error is not None else occurrence.reason or "no reason given"
         raise RunFailed(
-            f"{self.name!r} is {seen.state} under the key {wanted.key!r}, and is not run again: {why}; more with "
-            f"`cronsensus runs show {seen.id}`",
-            occurrence=seen,
+            f"{self.name!r} is {occurrence.state} under the key {call_key.key!r}, and is not run again: {why}; more "
+            f"with `cronsensus runs show {occurrence.id}`",
+            occurrence=occurrence,
         )
 
-    def _record_return(self, claims: Claims, held: OwnedClaim) -> Any:
+    def _record_return(self, claims: Claims, owned: OwnedClaim) -> Any:
         """Record the function's result, and return it."""
-        value = held.value
+        value = owned.value
         if claims.crossed_a_fork:
             return value  # the call and its claim belong to the parent
-        if held.run.committed:
-            claims.drop_settled(held)
+        if owned.run.committed:
+            claims.drop_settled(owned)
             claims.maintain_store()
             return value
         ending, refused = self._ending_of(value)
-        settled = self._record_ending(claims, held, ending)
+        settled = self._record_ending(claims, owned, ending)
         if refused is not None:
             raise refused
         if settled is State.SUCCEEDED:
             return value
         if settled is None:
             raise LeaseLost(
-                f"{self.name!r} ran to its end under the key {held.claim.key!r}, but its session had been given up for "
-                "dead, and the key was taken over: what it returned is not recorded"
+                f"{self.name!r} ran to its end under the key {owned.claim.key!r}, but its session had been given up "
+                "for dead, and the key was taken over: what it returned is not recorded"
             )
-        raise RunFailed(f"{self.name!r} under the key {held.claim.key!r}: {UNCOMMITTED.message}")
+        raise RunFailed(f"{self.name!r} under the key {owned.claim.key!r}: {UNCOMMITTED.message}")
 
     def _ending_of(self, value: Any) -> tuple[Ending, InvalidPayload | None]:
         """Return the ending of a function that returned a value, and the error if the value cannot be recorded."""
@@ -406,18 +420,18 @@ class Once(Generic[P, R_co]):
             return Ending(kind="raised", error=describe_error(error), permanent=True), error
         return Ending(kind="returned", result=text), None
 
-    def _ending_of_error(self, held: OwnedClaim, error: BaseException) -> Ending:
+    def _ending_of_error(self, owned: OwnedClaim, error: BaseException) -> Ending:
         """Return the ending of a call that raised: its result, if the function had already returned."""
-        if held.value is not UNSET and not self._transaction:
-            return self._ending_of(held.value)[0]
-        return self._record_error(held, error)
+        if owned.value is not UNSET and not self._transaction:
+            return self._ending_of(owned.value)[0]
+        return self._record_error(owned, error)
 
     def _abandoned_end(self, claims: Claims) -> Callable[[OwnedClaim], End]:
         """Return a function that makes the end of a call that went away in the middle."""
 
-        def end(held: OwnedClaim) -> End:
-            ending = INTERRUPTED if held.value is UNSET or self._transaction else self._ending_of(held.value)[0]
-            return self._make_end(held, self._with_timing(claims, held, ending))
+        def end(owned: OwnedClaim) -> End:
+            ending = INTERRUPTED if owned.value is UNSET or self._transaction else self._ending_of(owned.value)[0]
+            return self._make_end(owned, self._with_timing(claims, owned, ending))
 
         return end
 
@@ -425,42 +439,42 @@ class Once(Generic[P, R_co]):
         """Whether the database rolled the transaction back in favour of another one, as in a deadlock."""
         return self._transaction and isinstance(error, StoreBusy)
 
-    def _record_error(self, held: OwnedClaim, error: BaseException) -> Ending:
-        undone = self._is_undone(error) or held.run.was_cut_off(error)
+    def _record_error(self, owned: OwnedClaim, error: BaseException) -> Ending:
+        undone = self._is_undone(error) or owned.run.was_cut_off(error)
         return Ending(kind="retry" if undone else "raised", error=describe_error(error))
 
-    def _recorded_anyway(self, held: OwnedClaim, error: BaseException, stands: State | None) -> bool:
+    def _recorded_anyway(self, owned: OwnedClaim, error: BaseException, recorded_state: State | None) -> bool:
         """Whether the store recorded a success although the call raised: the answer to a commit was lost."""
-        if stands is State.SUCCEEDED:
-            _log.warning("%s under the key %s is committed, although it raised %r", self.name, held.claim.key, error)
-        return stands is State.SUCCEEDED and isinstance(error, Exception)
+        if recorded_state is State.SUCCEEDED:
+            _log.warning("%s under the key %s is committed, although it raised %r", self.name, owned.claim.key, error)
+        return recorded_state is State.SUCCEEDED and isinstance(error, Exception)
 
-    def _read_result(self, claims: Claims, held: OwnedClaim) -> Any:
-        seen = claims.store.occurrence(held.claim.id)
-        return None if seen is None else self._types.read_result(seen.result)
+    def _read_result(self, claims: Claims, owned: OwnedClaim) -> Any:
+        occurrence = claims.store.occurrence(owned.claim.id)
+        return None if occurrence is None else self._types.read_result(occurrence.result)
 
-    def _record_ending(self, claims: Claims, held: OwnedClaim, ending: Ending) -> State | None:
+    def _record_ending(self, claims: Claims, owned: OwnedClaim, ending: Ending) -> State | None:
         """Record an ending; return the key's state, or ``None`` if the claim had been taken over."""
         # Kept first: if this call goes away here, another one, or the background queue, records it.
-        held.unsettled = self._make_end(held, self._with_timing(claims, held, ending))
-        settled = claims.record_end(held, held.unsettled)
+        owned.unsettled = self._make_end(owned, self._with_timing(claims, owned, ending))
+        settled = claims.record_end(owned, owned.unsettled)
         claims.maintain_store()
         if not settled.accepted:
             _log.warning(
-                "%s under the key %s was taken over; how it ended here is not recorded", self.name, held.claim.key
+                "%s under the key %s was taken over; how it ended here is not recorded", self.name, owned.claim.key
             )
             return None
         return settled.state
 
     @staticmethod
-    def _with_timing(claims: Claims, held: OwnedClaim, ending: Ending) -> Ending:
-        elapsed = timedelta(seconds=claims.clock.monotonic() - held.started)
-        return structs.replace(held.run.effective_ending(ending), elapsed=elapsed)
+    def _with_timing(claims: Claims, owned: OwnedClaim, ending: Ending) -> Ending:
+        elapsed = timedelta(seconds=claims.clock.monotonic() - owned.started)
+        return structs.replace(owned.run.effective_ending(ending), elapsed=elapsed)
 
-    def _make_end(self, held: OwnedClaim, ending: Ending) -> End:
-        return End.of(held.claim, self._what_follows(held, ending), ending.elapsed)
+    def _make_end(self, owned: OwnedClaim, ending: Ending) -> End:
+        return End.of(owned.claim, self._what_follows(owned, ending), ending.elapsed)
 
-    def _what_follows(self, held: OwnedClaim, ending: Ending) -> Then:
+    def _what_follows(self, owned: OwnedClaim, ending: Ending) -> Then:
         if ending.kind == "returned":
             return Final(State.SUCCEEDED, result=ending.result)
         if ending.permanent or (self._on_error == "keep" and ending.kind != "retry"):
@@ -468,17 +482,17 @@ class Once(Generic[P, R_co]):
         # Due when it may be forgotten: until then no node need look at it, and the next call takes it anyway. Its error
         # shows that the key is free: a call that was cut off leaves none.
         error = ending.error or RunError(type="Retry", message=ending.reason or "a retry was asked for")
-        return Again(held.claim.spec.policies.keep, failed=True, reason=FREED, error=error)
+        return Again(owned.claim.spec.policies.keep, failed=True, reason=FREED, error=error)
 
 
-def _names_of_held(chain: tuple[OwnedClaim, ...], claims: Claims) -> tuple[tuple[str, str], ...]:
+def _names_of_held(outer_claims: tuple[OwnedClaim, ...], claims: Claims) -> tuple[tuple[str, str], ...]:
     """Return the names of the claims that the calls around this one still hold."""
-    return tuple(held.name for held in chain if held.claims is claims and not held.is_over)
+    return tuple(owned.name for owned in outer_claims if owned.claims is claims and not owned.is_over)
 
 
-def _end_waits(outer: BaseRun | None, chain: tuple[OwnedClaim, ...]) -> None:
+def _end_waits(outer: BaseRun | None, outer_claims: tuple[OwnedClaim, ...]) -> None:
     enter_run(outer)
-    _chain.set(chain)
+    _chain.set(outer_claims)
 
 
 def _key_of_run(run: Any) -> tuple[str, str] | None:

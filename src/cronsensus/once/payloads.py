@@ -80,7 +80,9 @@ class FingerprintOf:
             # An object that a method belongs to is no payload, even if it is a dataclass.
             self._ignored = frozenset({"self", "cls"}.intersection(list(signature.parameters)[:1]))
 
-    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: Mapping[str, Any], key: Key) -> str:
+    def __call__(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], bound_arguments: Mapping[str, Any], key: Key
+    ) -> str:
         """Return the fingerprint, as JSON text.
 
         Raises:
@@ -88,7 +90,7 @@ class FingerprintOf:
         """
         hashes = {
             name: _hash_value(value, key.text, name)
-            for name, value in self._counted_arguments(args, kwargs, given).items()
+            for name, value in self._counted_arguments(args, kwargs, bound_arguments).items()
         }
         if len(hashes) > MOST_NAMES:
             names = sorted(hashes)
@@ -97,32 +99,35 @@ class FingerprintOf:
         return json.dumps({"k": key.kinds, "p": hashes}, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
     def _counted_arguments(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], given: Mapping[str, Any]
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], bound_arguments: Mapping[str, Any]
     ) -> dict[str, Any]:
         if self._function is not None:
             return {"payload()": self._plain_value("payload()", self._function(*args, **kwargs))}
         if self._fields is not None:
-            return {field: self._plain_value(field, self._fingerprint_part(field, given)) for field in self._fields}
+            return {
+                field: self._plain_value(field, self._fingerprint_part(field, bound_arguments))
+                for field in self._fields
+            }
         plain = {
             name: plain_json(value, leave_out=True)
-            for name, value in given.items()
+            for name, value in bound_arguments.items()
             if name not in self._ignored and not _describe_changes(name)
         }
         return {name: value for name, value in plain.items() if value is not _NO_VALUE}
 
-    def _fingerprint_part(self, field: str, given: Mapping[str, Any]) -> Any:
+    def _fingerprint_part(self, field: str, bound_arguments: Mapping[str, Any]) -> Any:
         try:
-            return _FORMATTER.get_field(field, (), given)[0]
+            return _FORMATTER.get_field(field, (), bound_arguments)[0]
         except (KeyError, AttributeError, IndexError, TypeError) as error:
             raise InvalidOption(
                 f"payload={field!r} of {self._name}() is not in this call: {type(error).__name__}: {error}"
             ) from error
 
-    def _plain_value(self, what: str, value: Any) -> Any:
+    def _plain_value(self, field: str, value: Any) -> Any:
         plain = plain_json(value)
         if plain is _NO_VALUE:
             raise InvalidOption(
-                f"payload= of {self._name}(): {what} is, or holds, a {type(value).__qualname__} that cannot be "
+                f"payload= of {self._name}(): {field} is, or holds, a {type(value).__qualname__} that cannot be "
                 "compared with what is recorded; name a part of it, such as 'message.body', or write a function that "
                 "returns text, numbers, lists or dicts"
             )
@@ -145,18 +150,18 @@ class Difference:
     recorded: tuple[str, ...]
 
 
-def find_difference(given: str | None, recorded: str | None) -> Difference | None:
+def find_difference(own_text: str | None, stored_text: str | None) -> Difference | None:
     """Return how two fingerprints differ; ``None``: they do not, or one cannot be read."""
-    mine, theirs = _read_fingerprint(given), _read_fingerprint(recorded)
-    if mine is None or theirs is None:
+    own, stored = _read_fingerprint(own_text), _read_fingerprint(stored_text)
+    if own is None or stored is None:
         return None
     # A key of another form has other places.
-    kinds = zip(mine[0], theirs[0], strict=True) if len(mine[0]) == len(theirs[0]) else ()
+    kinds = zip(own[0], stored[0], strict=True) if len(own[0]) == len(stored[0]) else ()
     places = tuple(place for place, (kind, other) in enumerate(kinds) if kind != other)
-    names = tuple(sorted(name for name in mine[1].keys() & theirs[1].keys() if mine[1][name] != theirs[1][name]))
+    names = tuple(sorted(name for name in own[1].keys() & stored[1].keys() if own[1][name] != stored[1][name]))
     if not places and not names:
         return None
-    return Difference(places, names, tuple(sorted(mine[1])), tuple(sorted(theirs[1])))
+    return Difference(places, names, tuple(sorted(own[1])), tuple(sorted(stored[1])))
 
 
 def _read_fingerprint(text: str | None) -> tuple[str, dict[str, str]] | None:

@@ -34,7 +34,7 @@ from cronsensus.model.occurrence import Claim, Settled
 from cronsensus.model.session import SessionView
 from cronsensus.model.step import Step, Want
 from cronsensus.outside.background_queue import BackgroundQueue
-from cronsensus.outside.owned_claim import AGAIN, WATCH, OwnedClaim, Ticket
+from cronsensus.outside.owned_claim import CHECK_INTERVAL, RETRY_INTERVAL, OwnedClaim, Ticket
 from cronsensus.outside.reconciling import Reconciliation
 from cronsensus.process.interrupts import Event
 from cronsensus.process.logger import Logger
@@ -84,7 +84,7 @@ class OutsideClaims:
         self._lease = lease
         self._fast_evidence = fast_evidence
         self.background: BackgroundQueue = BackgroundQueue()
-        self._reconciliation = Reconciliation(clock, store, self._list_held_keys, later=self.background.add_call)
+        self._reconciliation = Reconciliation(clock, store, self._list_held_keys, call_later=self.background.add_call)
         self._host = SessionHost(
             store,
             clock,
@@ -128,23 +128,23 @@ class OutsideClaims:
 
     # --- acquiring ----------------------------------------------------------------------------------------------------
 
-    def acquire_claims(self, wanted: Sequence[tuple[JobSpec, Ask | AskNamed]]) -> list[list[Owned | NotWon]]:
-        """Acquire times and keys, all in a single step; the answers are in the order of ``wanted``.
+    def acquire_claims(self, requests: Sequence[tuple[JobSpec, Ask | AskNamed]]) -> list[list[Owned | NotWon]]:
+        """Acquire times and keys, all in a single step; the answers are in the order of ``requests``.
 
         Raises:
             StoreError: the store cannot be used. Claims that it granted all the same are released by a later renewal.
             LeaseLost: the session was declared dead, and so was the next one.
         """
         self._host.refuse_if_emptied()
-        self.define_jobs(*(spec for spec, _ in wanted))
+        self.define_jobs(*(spec for spec, _ in requests))
         with self._counting_request():
-            answers = self._acquire_again([ask for _, ask in wanted])
+            answers = self._acquire_with_new_session([ask for _, ask in requests])
             # The store lost these jobs, with all of their records.
-            forgotten = [place for place, answer in enumerate(answers) if NotWon.UNKNOWN in answer]
-            if forgotten:
-                self.define_jobs(*(wanted[place][0] for place in forgotten), anew=True)
-                new_answers = self._acquire_again([wanted[place][1] for place in forgotten])
-                for place, answer in zip(forgotten, new_answers, strict=True):
+            unknown = [place for place, answer in enumerate(answers) if NotWon.UNKNOWN in answer]
+            if unknown:
+                self.define_jobs(*(requests[place][0] for place in unknown), anew=True)
+                new_answers = self._acquire_with_new_session([requests[place][1] for place in unknown])
+                for place, answer in zip(unknown, new_answers, strict=True):
                     answers[place] = answer
             return answers
 
@@ -159,7 +159,7 @@ class OutsideClaims:
             with self._lock:
                 self._acquiring -= 1
 
-    def _acquire_again(self, asks: Sequence[Ask | AskNamed]) -> list[list[Owned | NotWon]]:
+    def _acquire_with_new_session(self, asks: Sequence[Ask | AskNamed]) -> list[list[Owned | NotWon]]:
         try:
             return self._request_claims(asks, Ticket)
         except LeaseLost:
@@ -170,10 +170,10 @@ class OutsideClaims:
         self, asks: Sequence[Ask | AskNamed], make_ticket: Callable[[], Ticket]
     ) -> list[list[Owned | NotWon]]:
         """Call the store once, and hold the claims that it grants."""
-        with self._pinned_session() as (session, asked):
+        with self._pinned_session() as (session, request):
             answers = self.store.acquire(session.session, asks, lease=self._lease)
             if any(isinstance(outcome, Claim) for answer in answers for outcome in answer):
-                session.confirm_claim(asked, self._lease)
+                session.confirm_claim(request, self._lease)
             return [
                 [
                     outcome if isinstance(outcome, NotWon) else self._hold_claim(outcome, session, make_ticket())
@@ -187,14 +187,14 @@ class OutsideClaims:
         """Pin the session during a call of the store that may grant claims."""
         session = self._host.pin_session()
         try:
-            asked = session.note_request()
+            request = session.note_request()
             try:
-                yield session, asked
+                yield session, request
             except LeaseLost:
                 self._host.session_ended(session)
                 raise
             except StoreError as error:
-                session.shorten_trust(asked, self._lease)
+                session.shorten_trust(request, self._lease)
                 self._host.store_failed(error)
                 raise
         finally:
@@ -224,24 +224,24 @@ class OutsideClaims:
             StoreError: the store cannot be used. Claims that it granted all the same are released by a later renewal.
             LeaseLost: the session has just been declared dead.
         """
-        with self._pinned_session() as (session, asked):
+        with self._pinned_session() as (session, request):
             done = self.store.step(
                 session.session, Step(want=Want(limit=limit, functions=functions, lease=self._lease))
             )
             if done.lost:
                 raise LeaseLost("the session of this process was declared dead; it begins a new one")
             if done.claims:
-                session.confirm_claim(asked, self._lease)
+                session.confirm_claim(request, self._lease)
             return [self._hold_claim(claim, session, Ticket()) for claim in done.claims]
 
     def _hold_claim(self, claim: Claim, session: SessionLease, ticket: Ticket) -> Owned:
-        held = OwnedClaim(self, claim, session, ticket)
+        owned = OwnedClaim(self, claim, session, ticket)
         with self._lock:
-            self._held[claim.id, claim.token] = held
-        ticket.held = held
-        self._host.add_resource(held, WATCH)
-        self._monitor.monitor_lease(held)
-        return held, ticket
+            self._held[claim.id, claim.token] = owned
+        ticket.held = owned
+        self._host.add_resource(owned, CHECK_INTERVAL)
+        self._monitor.monitor_lease(owned)
+        return owned, ticket
 
     def _list_held_keys(self) -> set[tuple[int, int]] | None:
         """Return the claims that are held; ``None`` while one is being acquired: its answer may be on the way."""
@@ -254,33 +254,33 @@ class OutsideClaims:
         """Define jobs that this process has not defined yet; with ``anew`` all of them."""
         new = {spec.name: spec for spec in specs if anew or self._defined.get(spec.name) != spec}
         if new:
-            known = [self._as_known(spec) for spec in new.values()]
-            self.store.define_jobs(known, release=self._release(), by=self.name)
+            stored_form = [self._stored_form(spec) for spec in new.values()]
+            self.store.define_jobs(stored_form, release=self._release(), by=self.name)
             self._defined |= new
 
-    def _as_known(self, spec: JobSpec) -> JobSpec:
+    def _stored_form(self, spec: JobSpec) -> JobSpec:
         """Return a definition in the form for the store."""
         return spec
 
     # --- ending -------------------------------------------------------------------------------------------------------
 
-    def record_end(self, held: OwnedClaim, end: End) -> Settled:
+    def record_end(self, owned: OwnedClaim, end: End) -> Settled:
         """Record how a run ended; the store's first answer stands.
 
         Raises:
             StoreError: the store has been away for ``PATIENCE`` seconds. This process keeps trying for as long as its
                 session lives.
         """
-        [settled] = self.settle_all({held: end})
+        [settled] = self.record_ends({owned: end})
         return settled
 
-    def settle_all(self, ends: Mapping[OwnedClaim, End]) -> list[Settled]:
+    def record_ends(self, ends: Mapping[OwnedClaim, End]) -> list[Settled]:
         """Record the ends of several claims of a session in a single step; answers are in the order of ``ends``.
 
         Raises:
             StoreError: as ``record_end``.
         """
-        [session] = {held.claim.session for held in ends}
+        [session] = {owned.claim.session for owned in ends}
         until = self.clock.monotonic() + PATIENCE
         pause = 0.02
         while True:
@@ -289,49 +289,49 @@ class OutsideClaims:
                 break
             except StoreError as error:
                 if not error.retryable or self.clock.monotonic() > until:
-                    for held, end in ends.items():
-                        held.unsettled, held.owed = end, True
-                        self.record_later(held)
+                    for owned, end in ends.items():
+                        owned.unsettled, owned.owed = end, True
+                        self.record_later(owned)
                     raise
             Event().wait(pause)
-            pause = min(AGAIN, pause * 2)
+            pause = min(RETRY_INTERVAL, pause * 2)
         answers = {(settled_end.id, settled_end.token): settled_end for settled_end in settled}
-        for held, end in ends.items():
+        for owned, end in ends.items():
             answer = answers[end.id, end.token]
             if answer.accepted:
-                self._reconciliation.note_end(held.claim, end, committed=held.run.may_have_committed)
-            self.drop_settled(held, accepted=answer.accepted)
+                self._reconciliation.note_end(owned.claim, end, committed=owned.run.may_have_committed)
+            self.drop_settled(owned, accepted=answer.accepted)
         return [answers[end.id, end.token] for end in ends.values()]
 
-    def settle_unneeded(self, held: OwnedClaim) -> None:
+    def settle_unneeded(self, owned: OwnedClaim) -> None:
         """End a claim that nobody here needs: record its end if it has started, or release it."""
-        if not held.record_end():
-            held.owed = True
-            self.record_later(held)
+        if not owned.record_end():
+            owned.owed = True
+            self.record_later(owned)
 
-    def record_later(self, held: OwnedClaim) -> None:
+    def record_later(self, owned: OwnedClaim) -> None:
         """Record a claim's end later, as soon as the store can be used."""
-        self._host.add_resource(held, AGAIN)
+        self._host.add_resource(owned, RETRY_INTERVAL)
 
     def note_owner_gone(self, ticket: Ticket) -> None:
         """Record that an owner is gone, and end the claim that it left behind. Quick if there is none."""
         ticket.over = True
-        held = ticket.held
-        if held is not None and not self.crossed_a_fork:
-            self.settle_unneeded(held)
+        owned = ticket.held
+        if owned is not None and not self.crossed_a_fork:
+            self.settle_unneeded(owned)
 
-    def drop_settled(self, held: OwnedClaim, *, accepted: bool = False) -> None:
+    def drop_settled(self, owned: OwnedClaim, *, accepted: bool = False) -> None:
         """Drop a claim whose end the store has recorded; ``accepted``: it is the end that was sent."""
-        held.release_claim(accepted=accepted)
-        self.drop_claim(held)
+        owned.release_claim(accepted=accepted)
+        self.drop_claim(owned)
 
-    def drop_claim(self, held: OwnedClaim) -> None:
+    def drop_claim(self, owned: OwnedClaim) -> None:
         """Drop a claim."""
-        self._monitor.drop_lease(held)
-        self._host.discard_resource(held)
+        self._monitor.drop_lease(owned)
+        self._host.discard_resource(owned)
         with self._lock:
-            self._held.pop((held.claim.id, held.claim.token), None)
-        held.report_recorded()
+            self._held.pop((owned.claim.id, owned.claim.token), None)
+        owned.report_recorded()
 
     # --- holders ------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Takes over the runs of processes that died.
+"""Take over the runs of processes that died.
 
 A process counts as dead as for a node (``plan_upkeep`` in ``node/decide.py``): it ran on this host and is gone, its
 sign of life is missing in two looks, or its lease has run out. The thread looks only after something was acquired here
@@ -20,11 +20,11 @@ from cronsensus.process.logger import Logger
 
 _log = Logger("cronsensus.outside")
 
-LOOK = 1.0
+LOOK_INTERVAL = 1.0
 """Seconds between two looks while others hold runs."""
-GLANCE = 0.2
+PROCESS_CHECK_INTERVAL = 0.2
 """Seconds between two looks at the processes of this host, which do not call the store."""
-MOST = 5
+MOST_CLAIMS = 5
 """Most claims in one step, so that other processes get their part."""
 
 
@@ -95,11 +95,11 @@ class Leftovers:
 
     def _wait_for_next(self) -> None:
         """Wait for the next look; less, if a process of this host is gone meanwhile."""
-        until = self._claims.clock.monotonic() + LOOK
-        while not self._closed and (left := until - self._claims.clock.monotonic()) > 0:
+        until = self._claims.clock.monotonic() + LOOK_INTERVAL
+        while not self._closed and (seconds_left := until - self._claims.clock.monotonic()) > 0:
             self._wake.clear()
-            self._wake.wait(min(left, GLANCE))
-            if any(self._claims.is_gone(other) for other in self._others):
+            self._wake.wait(min(seconds_left, PROCESS_CHECK_INTERVAL))
+            if any(self._claims.is_gone(session) for session in self._others):
                 return
 
     def _look_once(self) -> bool:
@@ -110,13 +110,17 @@ class Leftovers:
         received_at = clock.monotonic()
         self._absences = self._absences.update_absences(view, asked_at, received_at)
         self._others = tuple(holder for holder in view.holders if holder.id != self._claims.session)
-        gone = [other.id for other in self._others if self._claims.is_gone(other) or self._absences.is_gone(other.id)]
-        overdue = any(other.expires_in.total_seconds() <= 0 for other in self._others)
-        taken = store.reclaim(gone) if gone or overdue else []
-        waits = view.backlog
-        if (taken or waits) and (functions := self._functions()):
-            for held, ticket in self._claims.take_pending(functions, MOST):
-                self._take_over(held, ticket)
+        dead = [
+            session.id
+            for session in self._others
+            if self._claims.is_gone(session) or self._absences.is_gone(session.id)
+        ]
+        overdue = any(session.expires_in.total_seconds() <= 0 for session in self._others)
+        reclaimed = store.reclaim(dead) if dead or overdue else []
+        has_backlog = view.backlog
+        if (reclaimed or has_backlog) and (functions := self._functions()):
+            for owned, ticket in self._claims.take_pending(functions, MOST_CLAIMS):
+                self._take_over(owned, ticket)
         if self._pruning.is_due():
             self._pruning.prune()
-        return bool(self._others or taken or waits)
+        return bool(self._others or reclaimed or has_backlog)

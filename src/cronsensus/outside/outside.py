@@ -1,4 +1,4 @@
-"""For a process that is no node: it runs work that another program names, as from a schedule or a message queue.
+"""Claims for a process that is no node: it runs work that another program names, such as a scheduler or a broker.
 
 ::
 
@@ -47,9 +47,9 @@ _log = Logger("cronsensus.outside")
 THREADS = 4
 MOST_AT_ONCE = 200
 """Most requests, and most ends, in a step."""
-ASK_AGAIN = 1.0
+CLOCK_RETRY_INTERVAL = 1.0
 """Seconds between two tries to read the store's clock."""
-CLOSE_AGAIN = 0.2
+CLOSE_RETRY_INTERVAL = 0.2
 """Seconds between two attempts to record the end of a run whose process was killed."""
 NO_TIME = "it has no nominal time, and only times that the program names are run"
 """The reason of an occurrence of such a job that was created in another way."""
@@ -200,7 +200,7 @@ class Outside:
             for (_, ask), answer in zip(wanted, answers, strict=True)
         ]
 
-    def acquire_soon(self, wanted: Wanted, then: Callable[[Answer | Exception], object]) -> None:
+    def acquire_soon(self, request: Wanted, then: Callable[[Answer | Exception], object]) -> None:
         """Win times or a key on a background thread, and call ``then`` with the answer or the error.
 
         Requests that come while the store is busy go into the next step together.
@@ -208,9 +208,9 @@ class Outside:
         Raises:
             InvalidOption: an invalid key or time; ``then`` is not called.
         """
-        wanted[1].checked()  # here, or it would fail all requests of the same step
+        request[1].checked()  # here, or it would fail all requests of the same step
         with self._lock:
-            self._wanted.append((wanted, then))
+            self._wanted.append((request, then))
             is_acquiring, self._is_acquiring = self._is_acquiring, True
         if not is_acquiring:
             self._background.submit(self._acquire_once)
@@ -233,14 +233,14 @@ class Outside:
     def _ask_together(self, batch: Sequence[tuple[Wanted, Callable[[Answer | Exception], object]]]) -> None:
         answers: Sequence[Answer | Exception]
         try:
-            answers = self.acquire([wanted for wanted, _ in batch])
+            answers = self.acquire([request for request, _ in batch])
         except Exception as error:  # noqa: BLE001 - passed on to each caller
             answers = [error] * len(batch)
-        for (wanted, then), answer in zip(batch, answers, strict=True):
+        for (request, callback), answer in zip(batch, answers, strict=True):
             try:
-                then(answer)
+                callback(answer)
             except Exception:  # noqa: BLE001 - logged; the others get their answers, too
-                _log.exception("a claim of %s could not be passed to its callback, and is released", wanted[0].name)
+                _log.exception("a claim of %s could not be passed to its callback, and is released", request[0].name)
                 for won in () if isinstance(answer, Exception) else answer:
                     if isinstance(won, Won) and not won.ticket.over:
                         self.submit(partial(self.release, won))
@@ -249,11 +249,11 @@ class Outside:
         if why is not NotWon.LOST or not isinstance(ask, AskNamed):
             return Refused(why)
         try:
-            found = self._claims.store.occurrences(OccurrenceFilter(job=ask.job, key=ask.named.key), limit=1)
+            occurrences = self._claims.store.occurrences(OccurrenceFilter(job=ask.job, key=ask.named.key), limit=1)
         except StoreError as error:  # others of the same step were won, and must run
             _log.debug("the occurrence %r cannot be read: %s", ask.key, error)
             return Refused(why)
-        return Refused(why, found[0] if found else None)
+        return Refused(why, occurrences[0] if occurrences else None)
 
     def reclaim_holder(self, seen: Occurrence) -> bool:
         """End the session that runs an occurrence, if its process is gone; ``True``: the occurrence is free.
@@ -282,7 +282,7 @@ class Outside:
                 continue
             if self._claims.clock.monotonic() >= until:
                 return False
-            Event().wait(CLOSE_AGAIN)
+            Event().wait(CLOSE_RETRY_INTERVAL)
 
     # --- ending runs --------------------------------------------------------------------------------------------------
 
@@ -380,7 +380,7 @@ class Outside:
             seconds = (time - self.now()).total_seconds()
         except StoreError as error:
             _log.debug("the store's clock cannot be read yet: %s", error)
-            self._timer.call_after(ASK_AGAIN, lambda: self.submit_at(time, act))
+            self._timer.call_after(CLOCK_RETRY_INTERVAL, lambda: self.submit_at(time, act))
         else:
             self._timer.call_after(max(seconds, 0.0), lambda: self._background.submit(act))
 
@@ -408,12 +408,12 @@ class Outside:
 
     def _record_ends(self) -> None:
         try:
-            while ended := self._take_ended():
+            while ended_runs := self._take_ended():
                 by_session: dict[str, list[Won]] = defaultdict(list)
-                for won in ended:
+                for won in ended_runs:
                     by_session[won.claim.session].append(won)
-                for of_session in by_session.values():
-                    self._settle_together(of_session)
+                for ends_of_session in by_session.values():
+                    self._settle_together(ends_of_session)
         except BaseException:
             with self._lock:
                 self._is_recording = False  # or no later end would be sent
@@ -425,11 +425,11 @@ class Outside:
             self._is_recording = bool(ended)
         return ended
 
-    def _settle_together(self, ended: Sequence[Won]) -> None:
+    def _settle_together(self, ended_runs: Sequence[Won]) -> None:
         """Record the ends of a session's runs. A result that the store refuses, because it came too late, is logged."""
         try:
-            settled = self._claims.settle_all({won.held: won.held.left_end() for won in ended})
-            for won, answer in zip(ended, settled, strict=True):
+            settled = self._claims.record_ends({won.held: won.held.left_end() for won in ended_runs})
+            for won, answer in zip(ended_runs, settled, strict=True):
                 if not answer.accepted:
                     _log.warning(
                         "the result of %s was refused: this process could not renew its session in time, and "
@@ -437,23 +437,23 @@ class Outside:
                         won,
                     )
         except StoreError as error:
-            for won in ended:  # the claim keeps its end
+            for won in ended_runs:  # the claim keeps its end
                 _log.warning("the end of %s could not be recorded yet, and is tried again: %s", won, error)
         except LeaseLost as error:
-            for won in ended:
+            for won in ended_runs:
                 _log.warning("the result of %s was refused: %s", won, error)
                 won.held.report_recorded(accepted=False)
         except Exception:  # noqa: BLE001 - logged; the claims keep their ends
-            _log.exception("a mistake in cronsensus; please report it. %d ends are tried again", len(ended))
-        for won in ended:
+            _log.exception("a mistake in cronsensus; please report it. %d ends are tried again", len(ended_runs))
+        for won in ended_runs:
             self._drop_claim(won)
 
-    def _take_over(self, held: OwnedClaim, ticket: Ticket) -> None:
-        won = self._hold_claim((held, ticket))
-        spec = self._specs.get(held.claim.job)
-        if held.claim.scheduled_for is None and spec is not None and spec.has_only_times:
+    def _take_over(self, claim: OwnedClaim, ticket: Ticket) -> None:
+        won = self._hold_claim((claim, ticket))
+        spec = self._specs.get(claim.claim.job)
+        if claim.claim.scheduled_for is None and spec is not None and spec.has_only_times:
             # Nobody can run it, and while it is open it takes up the job's ``concurrency``.
-            _log.warning("run %d of %s has no nominal time, so it is cancelled", held.claim.id, held.claim.job)
+            _log.warning("run %d of %s has no nominal time, so it is cancelled", claim.claim.id, claim.claim.job)
             self.settle(won, Final(State.CANCELLED, NO_TIME))
             return
         _log.info("%s was left by a process that is gone: it is run here", won)

@@ -33,9 +33,9 @@ from cronsensus.timing.clock import Clock
 
 _log = Logger("cronsensus.outside")
 
-AGAIN = 0.5
+RETRY_INTERVAL = 0.5
 """Seconds between two attempts to record a result while the store is away."""
-WATCH = 1.0
+CHECK_INTERVAL = 1.0
 """Seconds between two checks for owners that went away silently."""
 UNSET: Any = object()
 """The value of a function that has not returned."""
@@ -170,9 +170,9 @@ class OwnedClaim:
         """Queue the recording of its end, if that failed before or the call is gone. Does not call the store."""
         del store
         if not (self.owed or self.is_left):
-            return WATCH
+            return CHECK_INTERVAL
         self.claims.background.add_call(self.record_end)
-        return AGAIN
+        return RETRY_INTERVAL
 
     def record_end(self) -> bool:
         """Record the end, or release the claim if it never started; ``False``: the store is away, try again."""

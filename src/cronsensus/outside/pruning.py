@@ -1,4 +1,4 @@
-"""Prunes old rows from time to time: where no node runs nobody else does, and a queue makes many runs."""
+"""Prune old rows from time to time: without a node nobody else does, and a message queue makes many runs."""
 
 from __future__ import annotations
 

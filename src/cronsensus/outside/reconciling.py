@@ -36,7 +36,7 @@ class Reconciliation:
         store: Store,
         held: Callable[[], Collection[Key] | None],
         *,
-        later: Callable[[Callable[[], object]], object],
+        call_later: Callable[[Callable[[], object]], object],
     ) -> None:
         """Compare the claims that ``held`` returns.
 
@@ -44,12 +44,12 @@ class Reconciliation:
             clock: for the order of requests and answers.
             store: where forgotten ends are recorded again.
             held: returns the claims that calls hold; ``None`` while a call acquires one.
-            later: calls a function on a thread that may wait for the store.
+            call_later: calls a function on a thread that may wait for the store.
         """
         self._clock = clock
         self._store = store
         self._held = held
-        self._later = later
+        self._call_later = call_later
         self._lock = threading.Lock()
         self._accepted = AcceptedEnds(clock)
         self._unknown: set[Key] = set()
@@ -73,9 +73,9 @@ class Reconciliation:
         resent = [end if isinstance(end, End) else uncounted_end(*key, session) for key, end in ends.items()]
         if resent:
             _log.aside.warning("the store forgot how %d calls ended: their ends are recorded again", len(resent))
-            self._later(lambda: self._send_again(session, resent, ends))
+            self._call_later(lambda: self._resend_ends(session, resent, ends))
 
-    def _send_again(self, session: str, resent: list[End], ends: dict[Key, End | GiveBack | None]) -> None:
+    def _resend_ends(self, session: str, resent: list[End], ends: dict[Key, End | GiveBack | None]) -> None:
         settled: tuple[Settled, ...] = ()
         try:
             settled = self._store.step(session, Step(ends=tuple(resent))).settled

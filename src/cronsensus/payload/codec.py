@@ -33,14 +33,16 @@ def dumps(value: Any, *, what: str = "value", largest: int = LARGEST) -> str:
     try:
         text = _encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise InvalidPayload(_complaint(value, what) or f"{what} cannot be written as JSON: {error}") from error
+        raise InvalidPayload(
+            _complaint_with_path(value, what) or f"{what} cannot be written as JSON: {error}"
+        ) from error
     # The size is checked first, so that the check of every part takes bounded time.
     if len(text) > largest:
         raise InvalidPayload(
             f"{what} is {len(text):,} bytes as JSON, more than the {largest:,} that a store keeps; "
             "store the data elsewhere and pass its key"
         )
-    complaint = _complaint(value, what)
+    complaint = _complaint_with_path(value, what)
     if complaint is not None:
         raise InvalidPayload(complaint)
     return text.decode()
@@ -63,24 +65,25 @@ def dumps_masked(value: Any) -> str:
     return dumps(mask_data(value), largest=2 * LARGEST)  # stars may be longer than the value that they replace
 
 
-def _complaint(value: Any, what: str) -> str | None:
+def _complaint_with_path(value: Any, what: str) -> str | None:
     """Return what is wrong with ``value``, with the path to it; ``None``: it comes back equal."""
-    wrong = _wrong(value, 0)
-    if wrong is None:
+    path_and_complaint = _find_complaint(value, 0)
+    if path_and_complaint is None:
         return None
-    path, complaint = wrong
+    path, complaint = path_and_complaint
     return f"{what}{path if len(path) <= _LONGEST_PATH else '…' + path[-_LONGEST_PATH:]} {complaint}"
 
 
-def _wrong(value: Any, depth: int) -> tuple[str, str] | None:
+def _find_complaint(value: Any, depth: int) -> tuple[str, str] | None:
+    """Return the path to a part of ``value`` that JSON does not have, and what is wrong with it; ``None``: none."""
     kind = type(value)
-    if kind in _PLAIN or value is None:
+    if kind in _UNCHECKED_TYPES or value is None:
         return None
     if kind is float:
         return None if math.isfinite(value) else ("", f"is {value}: JSON has no such number; pass None")
     if kind is int:
         return None if -(2**63) <= value < 2**64 else ("", "is an integer beyond 64 bits; pass it as text")
-    if kind not in _NESTED:
+    if kind not in _CONTAINER_TYPES:
         name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
         instead = "raise it" if issubclass(kind, BaseException) else "pass text, numbers, lists or dicts"
         return "", f"is a {name}, which is not JSON; {instead}"
@@ -89,14 +92,15 @@ def _wrong(value: Any, depth: int) -> tuple[str, str] | None:
     for key, item in value.items() if kind is dict else enumerate(value):
         if kind is dict and type(key) is not str:
             return "", f"has the key {key!r}: JSON keys are text"
-        wrong = _wrong(item, depth + 1)
-        if wrong is not None:
-            return (f".{key}" if kind is dict else f"[{key}]") + wrong[0], wrong[1]
+        inner = _find_complaint(item, depth + 1)
+        if inner is not None:
+            path, complaint = inner
+            return (f".{key}" if kind is dict else f"[{key}]") + path, complaint
     return None
 
 
-_PLAIN = frozenset({str, bool})
-_NESTED = frozenset({list, tuple, dict})
+_UNCHECKED_TYPES = frozenset({str, bool})
+_CONTAINER_TYPES = frozenset({list, tuple, dict})
 _LONGEST_PATH = 200
 
 
@@ -168,6 +172,6 @@ def clean(text: str) -> str:
     return text
 
 
-def cleaned(text: str | None) -> str | None:
+def clean_optional(text: str | None) -> str | None:
     """Return ``clean(text)``, or ``None``."""
     return None if text is None else clean(text)

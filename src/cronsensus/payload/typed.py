@@ -30,15 +30,15 @@ from msgspec import inspect as shapes
 from cronsensus.errors import InvalidPayload
 from cronsensus.payload.codec import dumps, loads
 
-_CARRIED = (datetime, date, time, timedelta, Decimal, UUID, Enum, bytes, bytearray, set, frozenset)
-_WITH_FIELDS = (shapes.DataclassType, shapes.StructType, shapes.TypedDictType, shapes.NamedTupleType)
-_MORE = (
-    *_WITH_FIELDS, shapes.BytesType, shapes.ByteArrayType, shapes.MemoryViewType, shapes.DateTimeType, shapes.DateType,
-    shapes.TimeType, shapes.TimeDeltaType, shapes.UUIDType, shapes.DecimalType, shapes.EnumType, shapes.SetType,
-    shapes.FrozenSetType, shapes.TupleType, shapes.VarTupleType,
+_CARRIED_BY_ANNOTATION = (datetime, date, time, timedelta, Decimal, UUID, Enum, bytes, bytearray, set, frozenset)
+_TYPES_WITH_FIELDS = (shapes.DataclassType, shapes.StructType, shapes.TypedDictType, shapes.NamedTupleType)
+_MORE_THAN_JSON = (
+    *_TYPES_WITH_FIELDS, shapes.BytesType, shapes.ByteArrayType, shapes.MemoryViewType, shapes.DateTimeType,
+    shapes.DateType, shapes.TimeType, shapes.TimeDeltaType, shapes.UUIDType, shapes.DecimalType, shapes.EnumType,
+    shapes.SetType, shapes.FrozenSetType, shapes.TupleType, shapes.VarTupleType,
 )  # fmt: skip
 """Types with values that JSON does not have."""
-_LONGEST = 80
+_MOST_CHARACTERS_SHOWN = 80
 _RESULT = "the result"
 
 
@@ -64,33 +64,35 @@ class Types:
 
         ``run_parameter`` is the parameter that gets the ``Run``, which is no argument.
         """
-        self._by_position: list[_Wire] = []
-        self._by_name: dict[str, _Wire] = {}
-        self._rest_by_position: _Wire | None = None
-        self._rest_by_name: _Wire | None = None
-        self._result = _Wire(_RESULT, inspect.Parameter.empty, {})
+        self._by_position: list[_AnnotatedValue] = []
+        self._by_name: dict[str, _AnnotatedValue] = {}
+        self._var_positional: _AnnotatedValue | None = None
+        self._var_keyword: _AnnotatedValue | None = None
+        self._result = _AnnotatedValue(_RESULT, inspect.Parameter.empty, {})
         try:
             signature = None if function is None else signature_of(function)
         except Exception:  # noqa: BLE001 - an object may compute its signature, and raise what it likes
             signature = None
         if signature is None:
             return
-        names = getattr(inspect.unwrap(_inner(function)), "__globals__", {})
+        names = getattr(inspect.unwrap(_unwrap_partials(function)), "__globals__", {})
         for parameter in signature.parameters.values():
             if parameter.name == run_parameter:
                 continue
-            wire = _Wire(parameter.name, parameter.annotation, names, may_be_none=parameter.default is None)
+            annotated = _AnnotatedValue(
+                parameter.name, parameter.annotation, names, may_be_none=parameter.default is None
+            )
             match parameter.kind:
                 case inspect.Parameter.VAR_POSITIONAL:
-                    self._rest_by_position = wire
+                    self._var_positional = annotated
                 case inspect.Parameter.VAR_KEYWORD:
-                    self._rest_by_name = wire
+                    self._var_keyword = annotated
                 case inspect.Parameter.KEYWORD_ONLY:
-                    self._by_name[wire.name] = wire
+                    self._by_name[annotated.name] = annotated
                 case _:
-                    self._by_position.append(wire)
-                    self._by_name[wire.name] = wire
-        self._result = _Wire(_RESULT, signature.return_annotation, names)
+                    self._by_position.append(annotated)
+                    self._by_name[annotated.name] = annotated
+        self._result = _AnnotatedValue(_RESULT, signature.return_annotation, names)
 
     def write_arguments(
         self, args: tuple[Any, ...] | list[Any], kwargs: Mapping[str, Any], *, what: str = "arguments"
@@ -100,16 +102,19 @@ class Types:
         Raises:
             InvalidPayload: an argument is neither JSON nor of its annotation; the message says what to write.
         """
-        positional = [wire.write(value, what) for wire, value in zip(self._positions(len(args)), args, strict=True)]
-        named = {name: self._named(name).write(value, what) for name, value in kwargs.items()}
+        positional = [
+            annotated.write(value, what)
+            for annotated, value in zip(self._values_at_positions(len(args)), args, strict=True)
+        ]
+        named = {name: self._value_named(name).write(value, what) for name, value in kwargs.items()}
         try:
             dumps([positional, named], what=what)
         except InvalidPayload:
-            for wire, value in (
-                *zip(self._positions(len(positional)), positional, strict=True),
-                *((self._named(name), value) for name, value in named.items()),
+            for annotated, value in (
+                *zip(self._values_at_positions(len(positional)), positional, strict=True),
+                *((self._value_named(name), value) for name, value in named.items()),
             ):
-                wire.require_json(value, what)
+                annotated.require_json(value, what)
             raise
         return positional, named
 
@@ -123,9 +128,11 @@ class Types:
         """
         if not args and not kwargs:
             return (), {}
-        wires = self._by_position if len(args) <= len(self._by_position) else self._positions(len(args))
-        positional = tuple([wire.read(value) for wire, value in zip(wires, args, strict=False)])
-        return positional, {name: self._named(name).read(value) for name, value in kwargs.items()}
+        annotated_values = (
+            self._by_position if len(args) <= len(self._by_position) else self._values_at_positions(len(args))
+        )
+        positional = tuple([annotated.read(value) for annotated, value in zip(annotated_values, args, strict=False)])
+        return positional, {name: self._value_named(name).read(value) for name, value in kwargs.items()}
 
     def write_result(self, value: Any, *, what: str = "result") -> str | None:
         """Return a result as JSON text; ``None`` for ``None``.
@@ -156,66 +163,69 @@ class Types:
         except InvalidPayload:
             return value
 
-    def _positions(self, count: int) -> Iterator[_Wire]:
+    def _values_at_positions(self, count: int) -> Iterator[_AnnotatedValue]:
         yield from self._by_position[:count]
         for index in range(len(self._by_position), count):
-            yield self._rest_by_position or _Wire(f"argument {index + 1}", inspect.Parameter.empty, {})
+            yield self._var_positional or _AnnotatedValue(f"argument {index + 1}", inspect.Parameter.empty, {})
 
-    def _named(self, name: str) -> _Wire:
-        return self._by_name.get(name) or self._rest_by_name or _Wire(name, inspect.Parameter.empty, {})
+    def _value_named(self, name: str) -> _AnnotatedValue:
+        return self._by_name.get(name) or self._var_keyword or _AnnotatedValue(name, inspect.Parameter.empty, {})
 
 
-class _Wire:
-    """A parameter, or the result: its annotation, and what that means for JSON."""
+class _AnnotatedValue:
+    """Converts the value of a parameter, or the result, to and from JSON, by its annotation."""
 
-    __slots__ = ("_annotation", "_may_be_none", "_names", "_type", "_typed", "_why", "name")
+    __slots__ = ("_annotation", "_exceeds_json", "_globals", "_may_be_none", "_type", "_why_not_converted", "name")
 
     def __init__(self, name: str, annotation: Any, names: dict[str, Any], *, may_be_none: bool = False) -> None:
         self.name = name
         self._may_be_none = may_be_none
         self._annotation = annotation
-        self._names = names
+        self._globals = names
         self._type: Any = None
-        self._typed: bool | None = None if annotation is not inspect.Parameter.empty else False
-        self._why = "has no annotation"
+        self._exceeds_json: bool | None = None if annotation is not inspect.Parameter.empty else False
+        self._why_not_converted = "has no annotation"
 
     def write(self, value: Any, what: str) -> Any:
         """Return ``value`` as JSON values, if the annotation is more than JSON."""
-        typed = self._is_typed()
+        converts = self._needs_conversion()
         if value is None and not self._may_be_none and self._type is not None and not _allows_none(self._type):
             raise InvalidPayload(
-                f"{what}: {self.name} is None, which does not fit its annotation {self._words()}; with an ORM, a new "
-                f"row's number is None before session.flush(). If None is meant, annotate {self._words()} | None"
+                f"{what}: {self.name} is None, which does not fit its annotation {self._annotation_text()}; with an "
+                "ORM, a new row's number is None before session.flush(). "
+                f"If None is meant, annotate {self._annotation_text()} | None"
             )
-        if not typed:
+        if not converts:
             return value
         try:
             plain = to_plain(value)
-            written = to_plain(self._made_of(plain))
+            written = to_plain(self._convert(plain))
         except (msgspec.ValidationError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise InvalidPayload(
-                f"{what}: {self.name} is {_shown(value)}, which does not fit its annotation {self._words()}: {error}"
+                f"{what}: {self.name} is {_describe_value(value)}, which does not fit its annotation "
+                f"{self._annotation_text()}: {error}"
             ) from error
-        if lost := _lost(plain, written):
+        if lost := _find_lost_part(plain, written):
             raise InvalidPayload(
-                f"{what}: {self.name} is {_shown(value)}, and {lost} of it would be lost, because its annotation "
-                f"{self._words()} does not name it; annotate the class that is passed"
+                f"{what}: {self.name} is {_describe_value(value)}, and {lost} of it would be lost, because its "
+                f"annotation {self._annotation_text()} does not name it; annotate the class that is passed"
             )
         return written
 
     def read(self, value: Any) -> Any:
         """Return the value that ``write`` has written."""
-        if not self._is_typed():
+        if not self._needs_conversion():
             return value
         try:
-            return self._made_of(value)
+            return self._convert(value)
         except (msgspec.ValidationError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise InvalidPayload(
-                f"{self.name} is stored as {_shown(value)}, which does not fit its annotation {self._words()}: {error}"
+                f"{self.name} is stored as {_describe_value(value)}, which does not fit its annotation "
+                f"{self._annotation_text()}: {error}"
             ) from error
 
-    def _made_of(self, plain: Any) -> Any:
-        return msgspec.convert(plain, self._type, str_keys=True, dec_hook=_made_of)
+    def _convert(self, plain: Any) -> Any:
+        return msgspec.convert(plain, self._type, str_keys=True, dec_hook=_load_model)
 
     def require_json(self, value: Any, what: str) -> None:
         """Raise, with what to write, if ``value`` needs an annotation to be stored."""
@@ -223,44 +233,48 @@ class _Wire:
             dumps(value, what=what, largest=sys.maxsize)
         except InvalidPayload as error:
             kind = type(value)
-            if issubclass(kind, _CARRIED) or hasattr(kind, "__dataclass_fields__") or _is_model(kind):
+            if issubclass(kind, _CARRIED_BY_ANNOTATION) or hasattr(kind, "__dataclass_fields__") or _is_model(kind):
                 is_result = self.name == _RESULT
                 where = "-> " if is_result else f"{self.name}: "
                 subject = what if is_result else f"{what}: {self.name}"
-                message = f"{subject} is {_shown(value)}, which is not JSON, and {self._why}"
+                message = f"{subject} is {_describe_value(value)}, which is not JSON, and {self._why_not_converted}"
                 raise InvalidPayload(
                     f"{message}; write `{where}{kind.__name__}` in the function's signature, and it is stored as JSON "
                     "and comes back as what it was; or pass text"
                 ) from error
             raise
 
-    def _is_typed(self) -> bool:
-        if self._typed is None:
+    def _needs_conversion(self) -> bool:
+        if self._exceeds_json is None:
             self._resolve_type()
-        return bool(self._typed)
+        return bool(self._exceeds_json)
 
     def _resolve_type(self) -> None:
         try:
             holder = SimpleNamespace(__annotations__={"it": self._annotation})
-            self._type = typing.get_type_hints(holder, globalns=self._names, include_extras=True)["it"]
+            self._type = typing.get_type_hints(holder, globalns=self._globals, include_extras=True)["it"]
         except Exception as error:  # noqa: BLE001 - an annotation may be any expression, and raise anything
             # It is resolved again the next time: the name may be defined by then.
-            self._why = f"its annotation {self._words()} cannot be resolved ({type(error).__name__})"
+            self._why_not_converted = (
+                f"its annotation {self._annotation_text()} cannot be resolved ({type(error).__name__})"
+            )
             return
         try:
-            self._typed = _names_more_than_json(shapes.type_info(self._type), set())
+            self._exceeds_json = _names_more_than_json(shapes.type_info(self._type), set())
         except Exception as error:  # noqa: BLE001 - what msgspec, or a metaclass, makes of a class
-            self._typed = False
-            self._why = f"its annotation {self._words()} cannot be carried by JSON ({str(error)[:200]})"
+            self._exceeds_json = False
+            self._why_not_converted = (
+                f"its annotation {self._annotation_text()} cannot be carried by JSON ({str(error)[:200]})"
+            )
         else:
-            self._why = f"its annotation is {self._words()}"
+            self._why_not_converted = f"its annotation is {self._annotation_text()}"
 
-    def _words(self) -> str:
+    def _annotation_text(self) -> str:
         annotation = self._annotation
         text = annotation if isinstance(annotation, str) else getattr(annotation, "__forward_arg__", None)
         if not isinstance(text, str):
             text = annotation.__name__ if isinstance(annotation, type) else str(annotation)
-        return text[:_LONGEST]
+        return text[:_MOST_CHARACTERS_SHOWN]
 
 
 def _allows_none(annotation: Any) -> bool:
@@ -284,7 +298,7 @@ def to_plain(value: Any) -> Any:
         TypeError: its class is not known.
         ValueError: a model would come back different.
     """
-    return msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_model)
+    return msgspec.to_builtins(value, str_keys=True, enc_hook=_dump_model)
 
 
 def _is_model(kind: Any) -> bool:
@@ -292,7 +306,7 @@ def _is_model(kind: Any) -> bool:
     return isinstance(kind, type) and hasattr(kind, "model_validate_json") and hasattr(kind, "model_dump_json")
 
 
-def _plain_model(value: Any) -> Any:
+def _dump_model(value: Any) -> Any:
     """Return the JSON of a model of pydantic.
 
     Raises:
@@ -304,10 +318,10 @@ def _plain_model(value: Any) -> Any:
         raise TypeError(f"Encoding objects of type {kind.__name__} is unsupported")
     text = value.model_dump_json(round_trip=True, by_alias=True)
     try:
-        back = _made_of(kind, msgspec.json.decode(text))
+        read_back = _load_model(kind, msgspec.json.decode(text))
     except ValueError as error:
         raise ValueError(f"a {kind.__name__} cannot be read from its own JSON: {error}") from None
-    if back != value:
+    if read_back != value:
         raise ValueError(
             f"a {kind.__name__} does not come back from its own JSON as it was; a SecretStr, a private or an excluded "
             "field is not in it: pass that as an argument of its own"
@@ -315,7 +329,7 @@ def _plain_model(value: Any) -> Any:
     return msgspec.json.decode(text)
 
 
-def _made_of(kind: Any, plain: Any) -> Any:
+def _load_model(kind: Any, plain: Any) -> Any:
     if not _is_model(kind):
         raise TypeError(f"nothing is known of {kind.__name__}")
     try:
@@ -342,19 +356,19 @@ def _names_more_than_json(shape: shapes.Type, seen: set[Any]) -> bool:
         return True
     if isinstance(shape, shapes.CustomType) and shape.cls is not object:
         raise TypeError(f"nothing is known of {shape.cls.__name__}")
-    exceeds_json = isinstance(shape, _MORE)
-    if isinstance(shape, _WITH_FIELDS):
+    exceeds_json = isinstance(shape, _MORE_THAN_JSON)
+    if isinstance(shape, _TYPES_WITH_FIELDS):
         if shape.cls in seen:
             return True
         seen.add(shape.cls)
     elif isinstance(shape, shapes.DictType):
         exceeds_json = not isinstance(shape.key_type, (shapes.AnyType, shapes.StrType))
-    for part in _parts(shape):
+    for part in _inner_types(shape):
         exceeds_json |= _names_more_than_json(part, seen)
     return exceeds_json
 
 
-def _parts(shape: shapes.Type) -> list[shapes.Type]:
+def _inner_types(shape: shapes.Type) -> list[shapes.Type]:
     match shape:
         case shapes.Metadata():
             return [shape.type]
@@ -372,27 +386,27 @@ def _parts(shape: shapes.Type) -> list[shapes.Type]:
             return []
 
 
-def _lost(before: Any, after: Any, path: str = "") -> str | None:
+def _find_lost_part(before: Any, after: Any, path: str = "") -> str | None:
     """Return the path to a part that is lost; ``None``: nothing is lost."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name, value in before.items():
             if name not in after:
                 return f"{path}.{name}"
-            if (lost := _lost(value, after[name], f"{path}.{name}")) is not None:
+            if (lost := _find_lost_part(value, after[name], f"{path}.{name}")) is not None:
                 return lost
     if isinstance(before, (list, tuple)) and isinstance(after, (list, tuple)) and len(before) == len(after):
         for index, (before_item, after_item) in enumerate(zip(before, after, strict=True)):
-            if (lost := _lost(before_item, after_item, f"{path}[{index}]")) is not None:
+            if (lost := _find_lost_part(before_item, after_item, f"{path}[{index}]")) is not None:
                 return lost
     return None
 
 
-def _shown(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     kind = type(value)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     if kind in {str, int, float, bool}:
         text = repr(value) if kind is not int or abs(value) < 10**40 else "…"
-        return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+        return text if len(text) <= _MOST_CHARACTERS_SHOWN else text[:_MOST_CHARACTERS_SHOWN] + "…"
     return f"a {name}"
 
 
@@ -411,7 +425,7 @@ def signature_of(function: Callable[..., Any], *, follow_wrapped: bool = True) -
     return inspect.signature(function, follow_wrapped=follow_wrapped)
 
 
-def _inner(function: Any) -> Any:
+def _unwrap_partials(function: Any) -> Any:
     import functools
 
     while isinstance(function, functools.partial):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from cronsensus.once.call_key import CallKey
     from cronsensus.once.guarded import GuardedOrSkipped
-    from cronsensus.once.once import How, Once
+    from cronsensus.once.once import BusyPolicy, Once
 
 _log = Logger("cronsensus.startup")
 
@@ -105,16 +105,16 @@ class Startups:
         options = read_options(keep, on_busy, on_error, "retry", most, None)
 
         def decorate(function: Callable[..., Any]) -> Any:
-            looked_at = inspect_guarded(function, name)
+            inspected = inspect_guarded(function, name)
             try:
-                if looked_at.signature is not None:
-                    looked_at.signature.bind()
+                if inspected.signature is not None:
+                    inspected.signature.bind()
             except TypeError as error:
                 raise InvalidOption(
-                    f"startup: {looked_at.name}() ({looked_at.place}) is called without arguments: {error}"
+                    f"startup: {inspected.name}() ({inspected.place}) is called without arguments: {error}"
                 ) from None
 
-            def wanted(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallKey:  # noqa: ARG001
+            def call_key_of(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallKey:  # noqa: ARG001
                 from cronsensus.once.call_key import CallKey
                 from cronsensus.startup.generations import generation_of
 
@@ -123,11 +123,11 @@ class Startups:
                     deploy_id=deploy_id or self._setup.settings.deploy_id,
                     generation=self._setup.settings.generation,
                     release=lambda: self._setup.release,
-                    function=looked_at.registered.function,
+                    function=inspected.registered.function,
                 )
                 return CallKey(spec, key)
 
-            once = self._guards.guard_function("startup", looked_at, wanted, options)
+            once = self._guards.guard_function("startup", inspected, call_key_of, options)
             self._startups.append(_Startup(once, wait=wait))
             return once
 
@@ -203,10 +203,10 @@ class _Startup:
 
     def run_task(self, loop: asyncio.AbstractEventLoop | None, asked_to_stop: Callable[[], bool]) -> _Watcher | None:
         """Run it, or wait for the worker that does, or return a watcher of that worker."""
-        from cronsensus.once.once import How
+        from cronsensus.once.once import BusyPolicy
 
         try:
-            self.call_task(loop, How("wait", None, asked_to_stop) if self.waits else How("raise", 0.0))
+            self.call_task(loop, BusyPolicy("wait", None, asked_to_stop) if self.waits else BusyPolicy("raise", 0.0))
         except StillRunning as error:
             if self.waits:
                 raise StillRunning(
@@ -222,7 +222,7 @@ class _Startup:
         """The name of the task."""
         return self._once.name
 
-    def call_task(self, loop: asyncio.AbstractEventLoop | None, how: How) -> None:
+    def call_task(self, loop: asyncio.AbstractEventLoop | None, how: BusyPolicy) -> None:
         """Call it, on an event loop if it is async."""
         called = self._once.call(how)
         if not self._once.is_async:
@@ -250,10 +250,10 @@ class _Watcher(threading.Thread):
 
     def run(self) -> None:
         """Watch."""
-        from cronsensus.once.once import How
+        from cronsensus.once.once import BusyPolicy
 
         try:
-            self._task.call_task(self._loop, How("raise", None, self._called_off.is_set))
+            self._task.call_task(self._loop, BusyPolicy("raise", None, self._called_off.is_set))
         except StillRunning:
             _log.debug("%s is still being run by another worker; this one stops and watches no more", self._task.name)
         except CronsensusError as error:

@@ -1,4 +1,4 @@
-"""Where state lives: open one by URL.
+"""Stores keep all state; open one by URL.
 
 Drivers are imported when a URL asks for them, never before.
 """

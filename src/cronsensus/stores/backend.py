@@ -1,4 +1,4 @@
-"""What a store's back end implements: for each verb of ``Store`` the one with an underscore.
+"""The methods that a store's back end implements: for each verb of ``Store`` the one with an underscore.
 
 The contracts stand in ``base``. Arguments are checked, and there is something to do, when one of these is called.
 A store implements those that are abstract; the others have a default, the reads among them in ``default_reads``.

@@ -45,7 +45,7 @@ from cronsensus.model.states import State, require_transition
 from cronsensus.model.step import Done, Step
 from cronsensus.payload.codec import write_payload
 from cronsensus.stores.backend import Backend
-from cronsensus.stores.clock_watch import BY_ITSELF
+from cronsensus.stores.clock_watch import STORE_ACTOR
 from cronsensus.stores.transacting import RunTransaction
 from cronsensus.stores.values import NO_DELAY, DefineResult, Partition, Pruned, View, check_ahead
 from cronsensus.stores.wait_queues import WaitQueues
@@ -63,7 +63,7 @@ class _Spans:
 
 
 class Store(Backend):
-    """Where jobs, occurrences, sessions, locks and the ledger live.
+    """Keeps jobs, occurrences, sessions, locks and the ledger.
 
     A public verb checks its arguments, returns at once if there is nothing to do, opens its tracing span, and calls the
     back end's method: the same name with an underscore. The contract of both stands here.
@@ -711,7 +711,7 @@ class Store(Backend):
 
     # --- maintenance -----------------------------------------------------------------------------------------------
 
-    def prune(self, before: datetime | None = None, *, limit: int = 1000, by: str = BY_ITSELF) -> Pruned:
+    def prune(self, before: datetime | None = None, *, limit: int = 1000, by: str = STORE_ACTOR) -> Pruned:
         """Delete final occurrences, with runs and logs, and verdict ranges that ended before ``before``; count them.
 
         ``None``: before the store's now minus each job's own ``keep``. At most ``limit`` per call. Ended sessions

@@ -37,11 +37,11 @@ def boot_id() -> str:
         return _LINUX.read_text(encoding="ascii").strip()
     for name in _OTHERS:
         with contextlib.suppress(OSError, subprocess.SubprocessError):
-            asked = subprocess.run(  # noqa: S603 - fixed words
+            sysctl = subprocess.run(  # noqa: S603 - fixed words
                 ["/usr/sbin/sysctl", "-n", name], capture_output=True, text=True, timeout=5, check=True
             )
-            if asked.stdout.strip():
-                return asked.stdout.strip()
+            if sysctl.stdout.strip():
+                return sysctl.stdout.strip()
     import psutil
 
     return f"{_WORKED_OUT}{round(psutil.boot_time() / _WAVERS_BY)}"

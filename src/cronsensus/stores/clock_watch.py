@@ -1,9 +1,9 @@
 """Detect that a store's clock was set back, and which of its instants came twice.
 
-Every record has the time of the store's clock. If that clock was set back, a later record may have an earlier time, and
-no reader can see that. So a handle compares the clock with one that never steps. If the two moved apart, it records in
-the trail which stretch of time may have come twice (action ``CLOCK_SET_BACK``), in the transaction of the next verb
-that writes. The audit does not judge by the order of two times within that stretch.
+The times of records are those of the store's clock. If it was set back, a later record may have an earlier time, and a
+reader of the records cannot see that. So a handle compares the store's clock with the host's monotonic clock. If the
+store's clock has fallen behind, the next verb that writes records in the trail which stretch of time may have come
+twice (action ``CLOCK_SET_BACK``). The audit does not judge by the order of two times within that stretch.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from datetime import timedelta
 from cronsensus.timing.durations import format_duration
 from cronsensus.timing.instants import format_instant, from_micros
 
-BY_ITSELF = "the store"
-"""The name under which the trail records that the clock was set back."""
-SLACK = 1_000
-"""Microseconds by which two clocks may disagree about a duration, and …"""
-DRIFT = 1_000
-"""… one microsecond more for so many: they run on different crystals."""
+STORE_ACTOR = "the store"
+"""The actor of entries that a store writes into the trail by itself."""
+TOLERANCE = 1_000
+"""Microseconds by which two clocks may disagree about a duration, however short."""
+ELAPSED_PER_DRIFT = 1_000
+"""For every so many elapsed microseconds they may disagree by one more: they run on different crystals."""
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -49,32 +49,38 @@ class SetBack:
 
 
 @dataclass(slots=True)  # not frozen: one is made for each write, and that takes three times as long
-class Looked:
-    """A reading of the store's clock (microseconds), and the seconds of a steady clock between which it was taken."""
+class ClockReading:
+    """A reading of a store's clock.
+
+    Attributes:
+        now: the store's clock, microseconds.
+        asked_at: the monotonic clock before the reading, seconds.
+        answered_at: the monotonic clock after the reading, seconds.
+    """
 
     now: int
-    after: float
-    before: float
+    asked_at: float
+    answered_at: float
 
 
 class ClockWatch:
-    """Compares readings of a store's clock with a clock that never steps. One for each handle."""
+    """Compares readings of a store's clock with the monotonic clock. Each handle has one."""
 
     def __init__(self) -> None:
-        self._last: Looked | None = None
+        self._last: ClockReading | None = None
 
-    def compare_reading(self, look: Looked) -> SetBack | None:
+    def compare_reading(self, reading: ClockReading) -> SetBack | None:
         """Return how the clock was set back since the last kept reading; ``None``: it was not."""
         last = self._last
-        if last is None or look.before < last.after:
+        if last is None or reading.answered_at < last.asked_at:
             return None
-        passed = round((look.before - last.after) * 1_000_000)
-        back = round((look.after - last.before) * 1_000_000) - (look.now - last.now)
-        if back <= SLACK + passed // DRIFT:
+        elapsed = round((reading.answered_at - last.asked_at) * 1_000_000)
+        set_back_by = round((reading.asked_at - last.answered_at) * 1_000_000) - (reading.now - last.now)
+        if set_back_by <= TOLERANCE + elapsed // ELAPSED_PER_DRIFT:
             return None
         # It happened between the two readings: at most this long after the last, and this long before this one.
-        return SetBack(since=look.now - passed, until=last.now + passed, by=back)
+        return SetBack(since=reading.now - elapsed, until=last.now + elapsed, by=set_back_by)
 
-    def keep_reading(self, look: Looked) -> None:
-        """Compare with this reading from now on: everything before it has been recorded."""
-        self._last = look
+    def keep_reading(self, reading: ClockReading) -> None:
+        """Compare later readings with this one: a step before it has been recorded."""
+        self._last = reading

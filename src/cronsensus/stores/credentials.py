@@ -19,9 +19,9 @@ def check_credentials(url: str) -> None:
     Raises:
         InvalidOption: it does.
     """
-    found = _ENDS.search(_credentials_of(url))
-    if found is not None:
-        character = found[0]
+    match = _ENDS.search(_credentials_of(url))
+    if match is not None:
+        character = match[0]
         scheme = url.partition("://")[0]
         raise InvalidOption(
             f"the user name or password in the {scheme}:// URL holds {character!r}, which ends it there; "

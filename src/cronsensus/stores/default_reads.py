@@ -69,8 +69,8 @@ class DefaultReads(ABC):
     # --- occurrences -----------------------------------------------------------------------------------------------
 
     def _occurrence(self, number: int) -> Occurrence | None:
-        found = self._occurrences(OccurrenceFilter(), number - 1, 1, newest_first=False)
-        return found[0] if found and found[0].id == number else None
+        page = self._occurrences(OccurrenceFilter(), number - 1, 1, newest_first=False)
+        return page[0] if page and page[0].id == number else None
 
     def _pending_of(self, names: Sequence[str]) -> dict[str, int]:
         counted = {
@@ -85,27 +85,38 @@ class DefaultReads(ABC):
     def _parked(self, after: int, limit: int) -> list[Sleeper]:
         pending = _read_occurrences(self, OccurrenceFilter(states=(State.PENDING,)), after=max(after, 0))
         parked = (
-            Sleeper(one.id, one.job, one.parked_on, one.scheduled_for, one.created_at)
-            for one in pending
-            if one.parked_on is not None
+            Sleeper(
+                occurrence.id, occurrence.job, occurrence.parked_on, occurrence.scheduled_for, occurrence.created_at
+            )
+            for occurrence in pending
+            if occurrence.parked_on is not None
         )
         return list(islice(parked, limit))
 
     def _ran_since(self, since: datetime, limit: int) -> list[Glance]:
         running = list(_read_occurrences(self, OccurrenceFilter(states=(State.RUNNING,))))
         newest = islice(_read_occurrences(self, OccurrenceFilter(), newest_first=True), LOOKED_THROUGH)
-        ended = islice((one for one in newest if one.finished_at is not None and one.finished_at >= since), limit)
+        ended = islice(
+            (
+                occurrence
+                for occurrence in newest
+                if occurrence.finished_at is not None and occurrence.finished_at >= since
+            ),
+            limit,
+        )
         # An occurrence that ended between the two reads is in both; the later read counts.
-        found = {one.id: one for one in (*running, *ended)}
-        return [glance_of(found[number]) for number in sorted(found, reverse=True)[:limit]]
+        by_id = {occurrence.id: occurrence for occurrence in (*running, *ended)}
+        return [glance_of(by_id[number]) for number in sorted(by_id, reverse=True)[:limit]]
 
     def _ended_badly(self, since: datetime, after: int, limit: int) -> list[Occurrence]:
-        def position(one: Occurrence) -> tuple[datetime, int]:
-            return one.finished_at or since, one.id
+        def position(occurrence: Occurrence) -> tuple[datetime, int]:
+            return occurrence.finished_at or since, occurrence.id
 
         def read() -> list[Occurrence]:
             ended = _read_occurrences(self, OccurrenceFilter(states=tuple(sorted(UNWELL))))
-            return nsmallest(limit, (one for one in ended if position(one) > (since, after)), key=position)
+            return nsmallest(
+                limit, (occurrence for occurrence in ended if position(occurrence) > (since, after)), key=position
+            )
 
         return _read_without_gaps(read, position)
 
@@ -115,17 +126,17 @@ class DefaultReads(ABC):
         return {name: _read_past(self, name, limit) for name in names if self._job(name) is not None}
 
     def _decided(self, after: int, limit: int) -> list[LedgerRange]:
-        def position(one: LedgerRange) -> int:
-            return one.id
+        def position(occurrence: LedgerRange) -> int:
+            return occurrence.id
 
         def read() -> list[LedgerRange]:
             # No job has more than `limit` among the first `limit` of all.
             of_jobs = (islice(_read_ranges(self, name, after), limit) for name in _read_names(self))
-            return nsmallest(limit, (one for ranges in of_jobs for one in ranges), key=position)
+            return nsmallest(limit, (occurrence for ranges in of_jobs for occurrence in ranges), key=position)
 
         if after >= 0:
             return _read_without_gaps(read, position)
-        everything = (one for name in _read_names(self) for one in _read_ranges(self, name, 0))
+        everything = (occurrence for name in _read_names(self) for occurrence in _read_ranges(self, name, 0))
         last = max(everything, key=position, default=None)
         return [] if last is None else [last]
 
@@ -207,7 +218,7 @@ def _read_ranges(store: DefaultReads, name: str, after: int) -> Iterator[LedgerR
 
 def _read_past(store: DefaultReads, name: str, limit: int) -> Past:
     newest = _read_occurrences(store, OccurrenceFilter(job=name), newest_first=True)
-    glances = (glance_of(one) for one in newest if one.parent is None)
+    glances = (glance_of(occurrence) for occurrence in newest if occurrence.parent is None)
     ranges = deque(_read_ranges(store, name, 0), maxlen=limit)
     return Past(tuple(islice(glances, limit)), tuple(reversed(ranges)))
 
@@ -220,11 +231,11 @@ def _count_items(store: DefaultReads, batch: int, limit: int) -> Children:
     """
     row = store._occurrence(batch)  # noqa: SLF001 - a part of the store
     counts, last = dict.fromkeys(_COUNTED, 0), None
-    while wanted := tuple(state for state, count in counts.items() if count < limit):
-        where = OccurrenceFilter(parent=batch, states=wanted)
+    while states := tuple(state for state, count in counts.items() if count < limit):
+        where = OccurrenceFilter(parent=batch, states=states)
         page = store._occurrences(where, last, PAGE, newest_first=False)  # noqa: SLF001 - a part of the store
-        for one in page:
-            counts[one.state] = min(limit, counts[one.state] + 1)
+        for occurrence in page:
+            counts[occurrence.state] = min(limit, counts[occurrence.state] + 1)
         if len(page) < PAGE:
             break
         last = page[-1].id
@@ -243,28 +254,28 @@ def _count_living_sessions(store: DefaultReads, limit: int) -> int:
     """Count up to ``limit`` living sessions, past any number of overdue ones: this read has no pages."""
     size = limit
     while True:
-        found = store._sessions(size, ended=False)  # noqa: SLF001 - a part of the store
-        alive = sum(one.state in _ALIVE for one in found)
-        if alive >= limit or len(found) < size:
+        sessions = store._sessions(size, ended=False)  # noqa: SLF001 - a part of the store
+        alive = sum(session.state in _ALIVE for session in sessions)
+        if alive >= limit or len(sessions) < size:
             return min(alive, limit)
         size *= 2
 
 
-def glance_of(one: Occurrence) -> Glance:
+def glance_of(occurrence: Occurrence) -> Glance:
     """Return an occurrence in the form for lists."""
     return Glance(
-        id=one.id,
-        job=one.job,
-        state=one.state,
-        scheduled_for=one.scheduled_for,
-        due_at=one.due_at,
-        crashes=one.crashes,
-        failures=one.failures,
-        node=one.node,
-        reason=one.reason,
-        created_at=one.created_at,
-        started_at=one.started_at,
-        finished_at=one.finished_at,
-        parent=one.parent,
-        listed=one.listed,
+        id=occurrence.id,
+        job=occurrence.job,
+        state=occurrence.state,
+        scheduled_for=occurrence.scheduled_for,
+        due_at=occurrence.due_at,
+        crashes=occurrence.crashes,
+        failures=occurrence.failures,
+        node=occurrence.node,
+        reason=occurrence.reason,
+        created_at=occurrence.created_at,
+        started_at=occurrence.started_at,
+        finished_at=occurrence.finished_at,
+        parent=occurrence.parent,
+        listed=occurrence.listed,
     )

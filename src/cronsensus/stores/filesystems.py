@@ -1,4 +1,4 @@
-"""On what kind of file system a path lies: SQLite's locks and shared memory work only within one host."""
+"""Find the kind of file system that a path lies on: SQLite's locks and shared memory work only within one host."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ here."""
 
 
 def kind_of(path: Path, mounts: str | None = None) -> str | None:
-    """Return the kind of file system that ``path`` (which need not exist) lies on; ``None``: cannot be told here.
+    """Return the kind of file system that ``path`` (which need not exist) lies on; ``None``: unknown here.
 
     ``mounts`` is the text of ``/proc/self/mountinfo``, for tests.
     """

@@ -1,4 +1,4 @@
-"""Read what is too long for one answer of a store, page by page."""
+"""Iterate over lists that are too long for one answer of a store, page by page."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def every_job(store: Store, *, after: str = "", retired: bool = False, page: int
 
 
 def every_edge(store: Store) -> Iterator[JobSpec]:
-    """Yield the definitions of the living jobs that come after others, by name."""
+    """Yield the definitions of downstream jobs that are not retired, by name."""
     return read_pages(lambda last: store.edges(after=last, limit=PAGE), "", position=lambda spec: spec.name)
 
 
 def rules_of(specs: Iterable[JobSpec]) -> dict[str, tuple[Rule, ...]]:
-    """Return what each of these jobs comes after, by name; those that come after nothing are left out."""
+    """Return the upstreams of each of these jobs, by name; jobs without upstreams are left out."""
     return {spec.name: spec.after.upstreams for spec in specs if spec.after is not None}
 
 

@@ -80,20 +80,20 @@ class Observations:
             newest: the number of the newest session there is.
         """
         since = self.since = newest if self.since is None else self.since
-        every = {*present, *missing}
-        self.asked = {session: self.asked.get(session, 0) + 1 for session in every}
-        self.seen = (self.seen & every).union(present)
-        gone = (
+        asked_for = {*present, *missing}
+        self.asked = {session: self.asked.get(session, 0) + 1 for session in asked_for}
+        self.seen = (self.seen & asked_for).union(present)
+        withdrawn = (
             session
-            for session, noted in missing.items()
-            if noted.shown is not False
-            and (session in self.seen or (noted.shown and (noted.number > since or session in self.silent)))
+            for session, record in missing.items()
+            if record.shown is not False
+            and (session in self.seen or (record.shown and (record.number > since or session in self.silent)))
         )
-        missed = tuple(sorted(gone))
+        absent = tuple(sorted(withdrawn))
         # If a session's row recorded nothing at first and a sign later, the sign was shown in between.
-        still = (self.silent & every).difference(present)
-        self.silent = still.union(session for session, noted in missing.items() if noted.shown is None)
-        return missed
+        still_silent = (self.silent & asked_for).difference(present)
+        self.silent = still_silent.union(session for session, record in missing.items() if record.shown is None)
+        return absent
 
 
 def detach_inherited(file: int) -> None:

@@ -71,15 +71,15 @@ class Unreadable:
         self, rows: Iterable[Row], read: Callable[[Row], Value], name: Callable[[Row], str]
     ) -> list[Value]:
         """Return ``read`` of each row; an unreadable row is left out and logged by ``name``."""
-        found = []
+        values = []
         for row in rows:
             try:
-                found.append(read(row))
+                values.append(read(row))
             except Exception as error:
                 if not isinstance(error, READING_RAISES) and not is_of_values(error):
                     raise
                 self.log_unreadable(f"{name(row)} is left out", error)
-        return found
+        return values
 
     def read_page(
         self,
@@ -103,13 +103,13 @@ class Unreadable:
             name: returns a row's name for the log.
             position: of a row.
         """
-        found: list[Value] = []
+        values: list[Value] = []
         while True:
-            wanted = limit - len(found)
-            rows = fetch(after, wanted)
-            found += self.keep_readable(rows, read, name)
-            if len(found) >= limit or len(rows) < wanted:
-                return found
+            missing = limit - len(values)
+            rows = fetch(after, missing)
+            values += self.keep_readable(rows, read, name)
+            if len(values) >= limit or len(rows) < missing:
+                return values
             after = position(rows[-1])
 
 

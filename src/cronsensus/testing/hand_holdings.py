@@ -35,7 +35,7 @@ from cronsensus.testing.virtual_time import FAR, Crank, Deadlines
 if TYPE_CHECKING:
     from cronsensus.testing.stage import HandTurned, Stage
 
-LOOK_AGAIN = 60.0
+RETRY_INTERVAL = 60.0
 """Most seconds of virtual time between two tries to get a lock; a release and the end of a lease wake the waiter."""
 _SHORTEST = 2e-6
 """Time is whole microseconds: a shorter wait would be repeated for ever without any time passing."""
@@ -182,10 +182,10 @@ class HandWaiters(Waiters):
 class HandWaiter(QueuedWaiter):
     """Waits in virtual time; woken when what it waits for is freed in any process of the kit."""
 
-    nap = LOOK_AGAIN
+    nap = RETRY_INTERVAL
 
     def __init__(self, kit: Stage, name: str, what: str) -> None:
-        super().__init__(kit.clock, cast("LocalQueue", None), name, at_most=LOOK_AGAIN)
+        super().__init__(kit.clock, cast("LocalQueue", None), name, at_most=RETRY_INTERVAL)
         self._kit = kit
         self._what = what
         self._since = kit.clock.monotonic()

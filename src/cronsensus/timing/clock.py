@@ -1,4 +1,4 @@
-"""The only file that reads time.
+"""Clocks: the only module that reads the time.
 
 Two readings, two uses. ``now()`` is a wall clock: it names moments and may step. ``monotonic()`` never steps: it
 measures how long something took and how long to sleep. No decision about *due* or *dead* rests on a node's wall
@@ -37,7 +37,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told to; for tests and simulations. Safe to share between threads."""
+    """A clock that moves only when it is set or advanced; for tests and simulations. Safe to share between threads."""
 
     def __init__(self, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
         self._lock = threading.Lock()

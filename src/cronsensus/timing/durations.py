@@ -76,8 +76,8 @@ def _read(value: Duration, what: str) -> timedelta:
 
 
 def _read_text(text: str, what: str) -> timedelta:
-    shown = text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "…"
-    hint = f"{what}={shown!r}: cannot be read; write seconds, or text like '90s', '15m', '1h30m', '2d'"
+    short_text = text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "…"
+    hint = f"{what}={short_text!r}: cannot be read; write seconds, or text like '90s', '15m', '1h30m', '2d'"
     compact = text.strip().lower()
     if not compact or len(text) > _LONGEST_TEXT:
         raise InvalidDuration(hint)
@@ -91,7 +91,7 @@ def _read_text(text: str, what: str) -> timedelta:
         try:
             total += float(part[1]) * unit
         except OverflowError as error:
-            raise InvalidDuration(f"{what}={shown!r}: longer than a hundred years") from error
+            raise InvalidDuration(f"{what}={short_text!r}: longer than a hundred years") from error
         position = part.end()
     if position == 0 or compact[position:].strip():
         raise InvalidDuration(hint)

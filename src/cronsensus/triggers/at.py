@@ -1,4 +1,4 @@
-"""A trigger with a single nominal time."""
+"""The trigger ``at``: a single nominal time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from typing import Any
 from cronsensus.timing.durations import Duration
 from cronsensus.timing.instants import as_utc, format_instant
 from cronsensus.triggers.base import Trigger
-from cronsensus.triggers.bounds import bounds_in_words, bounds_to_json, read_duration, read_given, walls_of
+from cronsensus.triggers.bounds import (
+    bounds_in_words,
+    bounds_to_json,
+    names_without_zone,
+    read_duration,
+    read_instant_default_utc,
+)
 from cronsensus.triggers.options import refuse_unknown_options
 
 
@@ -55,7 +61,7 @@ def at(instant: datetime | str, *, jitter: Duration = 0) -> Trigger:
         InvalidTrigger: ``instant`` is naive or cannot be read.
     """
     return At(
-        instant=read_given(instant, "instant"),
+        instant=read_instant_default_utc(instant, "instant"),
         jitter=read_duration(jitter, "jitter"),
-        walls=walls_of(instant=instant),
+        walls=names_without_zone(instant=instant),
     )

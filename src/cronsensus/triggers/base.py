@@ -1,4 +1,4 @@
-"""A trigger, and a union of several. No state, no I/O, no clock.
+"""The base class of triggers, and the union of several. No state, no I/O, no clock.
 
 A trigger is a pure rule that gives nominal times. Every search that a planner needs is built here on ``next_after``
 alone; a trigger overrides one where its own arithmetic does it better. The union lives here too, because every trigger
@@ -16,7 +16,7 @@ from typing import Any
 from cronsensus.errors import InvalidTrigger
 from cronsensus.timing.durations import Duration
 from cronsensus.timing.instants import as_utc, to_micros
-from cronsensus.triggers.bounds import bounds_in_words, bounds_to_json, read_duration, shown
+from cronsensus.triggers.bounds import bounds_in_words, bounds_to_json, quoted, read_duration
 from cronsensus.triggers.zones import at_wall
 
 ZERO = timedelta(0)
@@ -40,26 +40,26 @@ def search_latest(
         low = top - step if step < top - bottom else bottom
         if low >= top:
             return None
-        found = next_after(low)
-        if found is not None and found <= top:
+        latest = next_after(low)
+        if latest is not None and latest <= top:
             break
         if low == bottom:
             return None
         quiet_from = low
         step *= 8
     while True:
-        following = next_after(found)
+        following = next_after(latest)
         if following is None or following > top:
-            return found
-        found = following
-        middle = found + (quiet_from - found) // 2
-        if middle <= found:
+            return latest
+        latest = following
+        middle = latest + (quiet_from - latest) // 2
+        if middle <= latest:
             continue
         beyond = next_after(middle)
         if beyond is None or beyond > top:
             quiet_from = middle
         else:
-            found = beyond
+            latest = beyond
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,11 +129,11 @@ class Trigger(ABC):
         """
         if not self.walls:
             return self
-        given: dict[str, Any] = {name: at_wall(getattr(self, name), zone, name) for name in self.walls}
-        start, end = (given.get(name, getattr(self, name, None)) for name in ("start", "end"))
+        instants_of_walls: dict[str, Any] = {name: at_wall(getattr(self, name), zone, name) for name in self.walls}
+        start, end = (instants_of_walls.get(name, getattr(self, name, None)) for name in ("start", "end"))
         if start is not None and end is not None and end < start:
             raise InvalidTrigger(f"end={end.isoformat()} is before start={start.isoformat()}; write a later end")
-        return replace(self, **given, walls=())
+        return replace(self, **instants_of_walls, walls=())
 
     def delay_for(self, job: str, scheduled_for: datetime) -> timedelta:
         """Return by how much ``jitter`` delays this occurrence: 0 or more, less than ``jitter``.
@@ -204,7 +204,7 @@ def any_of(*triggers: Trigger, jitter: Duration | None = None) -> Trigger:
     for position, trigger in enumerate(triggers, start=1):
         if not isinstance(trigger, Trigger):
             raise InvalidTrigger(
-                f"any_of: argument {position} is {shown(trigger)}, not a trigger; write cron(…), every(…) or at(…)"
+                f"any_of: argument {position} is {quoted(trigger)}, not a trigger; write cron(…), every(…) or at(…)"
             )
         delay = max(delay, trigger.jitter)
         for part in trigger.parts if isinstance(trigger, AnyOf) else (trigger,):

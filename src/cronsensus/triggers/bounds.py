@@ -1,4 +1,4 @@
-"""The options of every trigger: start, end and jitter, into and out of JSON and words."""
+"""Read and write the options that every trigger has: start, end and jitter."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST_INSTANT = 64
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
-def shown(value: object, longest: int = 80) -> str:
+def quoted(value: object, longest: int = 80) -> str:
     """Return ``value`` as an error message shows it: its repr, cut short."""
     if isinstance(value, str) and len(value) > longest:
         return repr(value[:longest]) + f"… ({len(value)} characters)"
@@ -44,13 +44,13 @@ def read_instant(value: object, what: str) -> datetime:
             instant = parse_instant(value, what=what)
         else:
             raise InvalidTrigger(
-                f"{what}={shown(value)} is not a time; write an aware datetime or text like '2026-11-20T21:00:00Z'"
+                f"{what}={quoted(value)} is not a time; write an aware datetime or text like '2026-11-20T21:00:00Z'"
             )
     except InvalidOption as error:
         raise InvalidTrigger(str(error)) from error
     if not FIRST <= instant <= LAST:
         raise InvalidTrigger(
-            f"{what}={shown(value)} is too far away; write a time from the year {FIRST.year} to {LAST.year}"
+            f"{what}={quoted(value)} is too far away; write a time from the year {FIRST.year} to {LAST.year}"
         )
     return from_micros(to_micros(instant))  # also turns a subclass of datetime into a plain one
 
@@ -72,23 +72,23 @@ def midnight_of(value: T) -> T | str:
     return f"{value} 00:00" if isinstance(value, str) and _DATE.fullmatch(value) else value
 
 
-def read_given(value: object, what: str) -> datetime:
+def read_instant_default_utc(value: object, what: str) -> datetime:
     """Return ``read_instant(value)``; text that names no zone is read as if it were of UTC."""
     return read_instant(f"{value}+00:00" if names_no_zone(value) else value, what)
 
 
-def walls_of(**values: object) -> tuple[str, ...]:
+def names_without_zone(**values: object) -> tuple[str, ...]:
     """Return the names of the values that are texts without a zone."""
     return tuple(name for name, value in values.items() if names_no_zone(value))
 
 
 def read_optional_instant(value: object, what: str) -> datetime | None:
-    """Return ``read_given(value)``, or None for None."""
-    return None if value is None else read_given(value, what)
+    """Return ``read_instant_default_utc(value)``, or None for None."""
+    return None if value is None else read_instant_default_utc(value, what)
 
 
 def read_duration(value: Duration, what: str) -> timedelta:
-    """Return ``parse_duration(value)``, with InvalidTrigger for whatever is wrong with it."""
+    """Return ``parse_duration(value)``; raise InvalidTrigger if it is invalid."""
     try:
         return parse_duration(value, what=what)
     except InvalidDuration as error:

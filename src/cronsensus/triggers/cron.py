@@ -1,4 +1,4 @@
-"""Nominal times by wall clock and calendar."""
+"""The trigger ``cron``: nominal times by wall clock and calendar."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from cronsensus.triggers.bounds import (
     bounds_in_words,
     bounds_to_json,
     midnight_of,
+    names_without_zone,
+    quoted,
     read_duration,
     read_optional_instant,
-    shown,
-    walls_of,
 )
 from cronsensus.triggers.cron_words import cron_in_words
 from cronsensus.triggers.dst import ZonedClock
@@ -66,7 +66,7 @@ class Cron(Trigger):
         anchor = date.min
         if self.every is not None and self.start is not None:
             anchor = self.start.astimezone(load_zone(self.tz)).date()
-        object.__setattr__(self, "_clock", _clock(self.expression, self.tz, self.dst, self.every, anchor))
+        object.__setattr__(self, "_clock", _clock_for(self.expression, self.tz, self.dst, self.every, anchor))
 
     def next_after(self, instant: datetime) -> datetime | None:
         """Return the first match after ``instant``, from ``start`` to ``end``."""
@@ -76,8 +76,8 @@ class Cron(Trigger):
         last = LAST if self.end is None else self.end
         if position >= last:
             return None
-        found = self._clock.next_after(position)
-        return None if found is None or found > last else found
+        match = self._clock.next_after(position)
+        return None if match is None or match > last else match
 
     def count_between(self, after: datetime, until: datetime, limit: int) -> int | None:
         """Return how many matches lie in (after, until], or None when more than ``limit``."""
@@ -91,8 +91,8 @@ class Cron(Trigger):
 
     def in_zone(self, zone: str) -> Trigger:
         """Return itself if it names a zone, else the same in ``zone``."""
-        here = self if self.names_zone else replace(self, tz=zone, names_zone=True)
-        return super(Cron, here).in_zone(here.tz)
+        zoned = self if self.names_zone else replace(self, tz=zone, names_zone=True)
+        return super(Cron, zoned).in_zone(zoned.tz)
 
     def describe(self) -> str:
         """Return the expression in words, with the zone."""
@@ -184,10 +184,10 @@ def cron(
         InvalidTrigger: something cannot be read, or nothing ever matches.
     """
     if not isinstance(expression, str):
-        raise InvalidTrigger(f"cron expression {shown(expression)} is not text; write it like '0 21 * * *'")
+        raise InvalidTrigger(f"cron expression {quoted(expression)} is not text; write it like '0 21 * * *'")
     if dst not in tuple(_DST_IN_WORDS):  # a tuple, so that what is not hashable is refused too
-        raise InvalidTrigger(f"dst={shown(dst)} is not a policy; write 'cron', 'both' or 'skip'")
-    expression, tz = _zone_in_front(expression, tz)
+        raise InvalidTrigger(f"dst={quoted(dst)} is not a policy; write 'cron', 'both' or 'skip'")
+    expression, tz = _split_zone_in_front(expression, tz)
     start, end = midnight_of(start), midnight_of(end)
     trigger = Cron(
         expression=read_cron(expression).text,
@@ -195,31 +195,33 @@ def cron(
         tz="UTC" if tz is None else zone_name(tz),
         names_zone=tz is not None,
         dst=dst,
-        every=_counted(every, start),
+        every=_read_every(every, start),
         start=read_optional_instant(start, "start"),
         end=read_optional_instant(end, "end"),
         jitter=read_duration(jitter, "jitter"),
-        walls=walls_of(start=start, end=end),
+        walls=names_without_zone(start=start, end=end),
     )
     if trigger.names_zone:
         trigger = cast("Cron", trigger.in_zone(trigger.tz))
     if trigger.next_after(FIRST - _SECOND) is None:
-        raise InvalidTrigger(f"cron expression {shown(expression)} never fires {_when(trigger)}; write other bounds")
+        raise InvalidTrigger(
+            f"cron expression {quoted(expression)} never fires {_limits_in_words(trigger)}; write other bounds"
+        )
     return trigger
 
 
-def _counted(every: object, start: object) -> Period | None:
+def _read_every(every: object, start: object) -> Period | None:
     if every is None:
         return None
     if start is None:
         raise InvalidTrigger(
-            f"every={shown(every)} has nothing to count from, and each node must count alike; write "
+            f"every={quoted(every)} has nothing to count from, and each node must count alike; write "
             "start='2027-01-04', a day of the first period"
         )
     return read_period(every)
 
 
-def _zone_in_front(expression: str, tz: str | ZoneInfo | None) -> tuple[str, str | ZoneInfo | None]:
+def _split_zone_in_front(expression: str, tz: str | ZoneInfo | None) -> tuple[str, str | ZoneInfo | None]:
     """Return an expression without the ``TZ=…`` that some crons take in front of it, and the zone."""
     first, *others = expression.strip().split(None, 1) or [""]
     rest = "".join(others)
@@ -228,13 +230,13 @@ def _zone_in_front(expression: str, tz: str | ZoneInfo | None) -> tuple[str, str
         return expression, tz
     if tz is not None and zone_name(tz) != zone_name(zone):
         raise InvalidTrigger(
-            f"cron expression {shown(expression)} names a zone, and tz={shown(tz)} another; leave one out"
+            f"cron expression {quoted(expression)} names a zone, and tz={quoted(tz)} another; leave one out"
         )
     return rest, zone
 
 
 @lru_cache(maxsize=4096)
-def _clock(expression: str, tz: str, dst: Dst, every: Period | None, anchor: date) -> ZonedClock:
+def _clock_for(expression: str, tz: str, dst: Dst, every: Period | None, anchor: date) -> ZonedClock:
     """Return what the docstring of ``cron`` has as a table; cached, because many jobs share few expressions."""
     fields = read_cron(expression)
     return ZonedClock(
@@ -245,7 +247,7 @@ def _clock(expression: str, tz: str, dst: Dst, every: Period | None, anchor: dat
     )
 
 
-def _when(trigger: Cron) -> str:
+def _limits_in_words(trigger: Cron) -> str:
     start = "" if trigger.start is None else f"from start={format_instant(trigger.start)} "
     end = "" if trigger.end is None else f"until end={format_instant(trigger.end)} "
     counted = "" if trigger.every is None else f"every {trigger.every.in_words()} "

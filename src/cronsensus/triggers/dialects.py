@@ -1,4 +1,4 @@
-"""Cron texts of other programs, and how to write the same times here.
+"""Recognise cron texts of other programs, and say how to write the same times here.
 
 Each reader knows the texts of a program. Texts that differ only in the order of their fields are in ``field_orders``.
 """
@@ -10,16 +10,16 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from cronsensus.timing.durations import format_duration
-from cronsensus.triggers.field_orders import fits_field, in_both, of_another_order, written_fields
+from cronsensus.triggers.field_orders import describe_other_order, fits_field, require_both_days, rewrite_fields
 
 
-def foreign(text: str) -> str | None:
-    """Return what a text of another program is, and what to write; ``None``: it may be ours."""
+def describe_foreign_text(text: str) -> str | None:
+    """Return of which program a text is, and what to write instead; ``None``: it may be one of ours."""
     return next((meaning for read in _SHAPES if (meaning := read(text)) is not None), None)
 
 
-_EVERY = re.compile(r"(?:@every\s+|every\s+)?(\d+)\s*(seconds?|secs?|minutes?|mins?|hours?|days?)", re.IGNORECASE)
-_WORDS = {
+_INTERVAL = re.compile(r"(?:@every\s+|every\s+)?(\d+)\s*(seconds?|secs?|minutes?|mins?|hours?|days?)", re.IGNORECASE)
+_SYSTEMD_WORDS = {
     "minutely": "* * * * *", "hourly": "@hourly", "daily": "@daily", "midnight": "@daily", "weekly": "0 0 * * MON",
     "monthly": "@monthly", "quarterly": "0 0 1 1,4,7,10 *", "semiannually": "0 0 1 1,7 *", "yearly": "@yearly",
     "annually": "@yearly",
@@ -31,24 +31,24 @@ _CALENDAR = re.compile(
 )
 
 
-def _of_aws(text: str) -> str | None:
+def _describe_aws(text: str) -> str | None:
     if match := re.fullmatch(r"rate\(\s*(\d+)\s*(minute|hour|day)s?\s*\)", text, re.IGNORECASE):
         return f"is an interval of AWS EventBridge; write every('{match[1]}{match[2][0].lower()}')"
     if match := re.fullmatch(r"at\(\s*(\S+)\s*\)", text, re.IGNORECASE):
         return f"is one time, of AWS EventBridge; write at({match[1]!r})"
     if match := re.fullmatch(r"cron\((.*)\)", text, re.IGNORECASE):
         inner = match[1].strip(" '\"")
-        return of_another_order(inner) or f"has another cron(…) in it; write {inner!r}"
+        return describe_other_order(inner) or f"has another cron(…) in it; write {inner!r}"
     return None
 
 
-def _of_an_interval(text: str) -> str | None:
-    if match := _EVERY.fullmatch(text):
+def _describe_interval(text: str) -> str | None:
+    if match := _INTERVAL.fullmatch(text):
         return f"is an interval; write every('{match[1]}{match[2][0].lower()}')"
     return None
 
 
-def _of_celery(text: str) -> str | None:
+def _describe_celery(text: str) -> str | None:
     """Read texts that Celery prints, in both of its orders, and texts that its users write."""
     if match := re.search(r"(\S+) (\S+) (\S+) (\S+) (\S+) \(m/h/(\S+)\)", text.removeprefix("<crontab: ")):
         minute, hour, *days = match.groups()[:5]
@@ -71,13 +71,13 @@ def _where_both_match(parts: list[str]) -> str:
     """Return fields as text to type, of a program in which both day fields must match."""
     days = fits_field(parts[-3].upper(), "day-of-month") and fits_field(parts[-1].upper(), "day-of-week")
     if parts[-3].startswith("*") or parts[-1].startswith("*") or not days:
-        return written_fields(["0", *parts] if len(parts) == 5 else parts)
-    return in_both([part.upper() for part in (parts[1:] if len(parts) == 6 and parts[0] == "0" else parts)])
+        return rewrite_fields(["0", *parts] if len(parts) == 5 else parts)
+    return require_both_days([part.upper() for part in (parts[1:] if len(parts) == 6 and parts[0] == "0" else parts)])
 
 
-def _of_systemd(text: str) -> str | None:
-    if text.lower() in _WORDS:
-        return f"is a text of systemd; write {_WORDS[text.lower()]!r}"
+def _describe_systemd(text: str) -> str | None:
+    if text.lower() in _SYSTEMD_WORDS:
+        return f"is a text of systemd; write {_SYSTEMD_WORDS[text.lower()]!r}"
     match = _CALENDAR.fullmatch(text)
     if match is None or not (match["day"] or match["hour"]):
         return None
@@ -88,7 +88,7 @@ def _of_systemd(text: str) -> str | None:
     days = [_plain(parts[name] or "*") for name in ("day", "month")]
     fields = [*time, *days, parts["weekdays"] or "*"]
     year = parts["year"] or "*"
-    return f"is a text of systemd; write {_where_both_match(fields) if year == '*' else written_fields(fields, year)}"
+    return f"is a text of systemd; write {_where_both_match(fields) if year == '*' else rewrite_fields(fields, year)}"
 
 
 def _plain(field: str) -> str:
@@ -96,7 +96,7 @@ def _plain(field: str) -> str:
     return re.sub(r"\b0+(\d)", r"\1", field)
 
 
-def _of_chance(text: str) -> str | None:
+def _describe_random(text: str) -> str | None:
     """Read fields whose value another program draws at random: Jenkins' ``H``, and ``~`` of OpenBSD and cronie."""
     parts = text.upper().split()
     drawn = re.compile(r"H(?:\((\d+)-(\d+)\))?(?:/(\d+))?|(\d*)~(\d*)(?:/(\d+))?")
@@ -106,10 +106,10 @@ def _of_chance(text: str) -> str | None:
 
     def fixed(term: str, size: int, low: int, unit: int) -> str:
         nonlocal spread, is_sound
-        found = drawn.fullmatch(term)
-        if found is None:
+        match = drawn.fullmatch(term)
+        if match is None:
             return term
-        first, last, step = found[1] or found[4], found[2] or found[5], found[3] or found[6]
+        first, last, step = match[1] or match[4], match[2] or match[5], match[3] or match[6]
         start, end = int(first or low), int(last or low + size - 1)
         most = 31 if size == 28 else low + size - 1
         is_sound &= low <= start <= end <= most and (step is None or 0 < int(step) <= most)
@@ -129,7 +129,7 @@ def _of_chance(text: str) -> str | None:
     return f"lets the program draw a value ({drawn_by}); write cron({' '.join(texts)!r}{jitter})"
 
 
-def _of_pg_cron(text: str) -> str | None:
+def _describe_pg_cron(text: str) -> str | None:
     parts = text.split()
     if len(parts) == 5 and parts[2] == "$":
         return f"is a text of pg_cron; write {' '.join([*parts[:2], 'L', *parts[3:]])!r}"
@@ -137,5 +137,6 @@ def _of_pg_cron(text: str) -> str | None:
 
 
 _SHAPES: tuple[Callable[[str], str | None], ...] = (
-    _of_aws, _of_an_interval, _of_celery, _of_systemd, _of_chance, _of_pg_cron, of_another_order,
+    _describe_aws, _describe_interval, _describe_celery, _describe_systemd, _describe_random, _describe_pg_cron,
+    describe_other_order,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Nominal times at a fixed distance. Whole microseconds, nothing else."""
+"""The trigger ``every``: nominal times at a fixed interval, in whole microseconds."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from cronsensus.triggers.bounds import (
     bounds_in_words,
     bounds_to_json,
     midnight_of,
+    names_without_zone,
     read_duration,
-    read_given,
+    read_instant_default_utc,
     read_optional_instant,
-    walls_of,
 )
 from cronsensus.triggers.cron_words import interval_in_words
 from cronsensus.triggers.options import refuse_unknown_options
@@ -119,7 +119,7 @@ def every(
     step = read_duration(interval, "interval")
     if step < _SHORTEST:
         raise InvalidTrigger(f"interval={interval!r} is too short; write 1 millisecond ('1ms') or more")
-    anchor = EPOCH if start is None else read_given(start, "start")
+    anchor = EPOCH if start is None else read_instant_default_utc(start, "start")
     last = read_optional_instant(end, "end")
     if last is not None and last < anchor:
         raise InvalidTrigger(f"end={end!s} is before start={anchor.isoformat()}, so it never fires; write a later end")
@@ -128,5 +128,5 @@ def every(
         start=anchor,
         end=last,
         jitter=read_duration(jitter, "jitter"),
-        walls=walls_of(start=start, end=end),
+        walls=names_without_zone(start=start, end=end),
     )

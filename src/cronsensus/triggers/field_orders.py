@@ -1,7 +1,7 @@
-"""The orders in which other programs have the fields of a cron text, and what a text means in each of them.
+"""The orders of cron fields in other programs, and what a text means in each of them.
 
 A *reading* is an order of fields and the number of Sunday. A text that fits only another program's reading is refused,
-with the same times as they are written here. A text that fits both is read in our order, with a note.
+with what to write here for the same times. A text that fits both is read in our order, with a note.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _RANGES = {
 DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 _NAMES = {"day-of-week": DAYS, "month": MONTHS}
-_SPECIAL = {
+_SPECIAL_TERMS = {
     "day-of-month": re.compile(r"L|LW|WL|L-\d{1,2}|\d{1,2}W"),
     "day-of-week": re.compile(r"L|([0-7]|[A-Z]{3})(L|#[1-5])"),
 }
-_ODD_DAY = re.compile(r"L-\d+|\d+W")
-_OURS = ("second", "minute", "hour", "day-of-month", "month", "day-of-week")
-_MINUTE_FIRST = _OURS[1:]
+_UNSUPPORTED_DAY = re.compile(r"L-\d+|\d+W")
+_OWN_ORDER = ("second", "minute", "hour", "day-of-month", "month", "day-of-week")
+_MINUTE_FIRST = _OWN_ORDER[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,13 @@ class _Reading:
             return False
         return all(fits_field(part, name) for part, name in zip(parts, self.fields, strict=True))
 
-    def written(self, parts: Sequence[str]) -> str:
+    def rewrite(self, parts: Sequence[str]) -> str:
         """Return a text with the same times in our order."""
         by_field = dict(zip(self.fields, parts, strict=True))
-        weekdays = _by_name(by_field["day-of-week"], self.sunday)
-        return written_fields([*(by_field.get(name, "0") for name in _OURS[:-1]), weekdays], by_field.get("year", "*"))
+        weekdays = _name_weekdays(by_field["day-of-week"], self.sunday)
+        return rewrite_fields(
+            [*(by_field.get(name, "0") for name in _OWN_ORDER[:-1]), weekdays], by_field.get("year", "*")
+        )
 
 
 _WEEKS = ("1-7", "8-14", "15-21", "22-28")
@@ -58,10 +60,10 @@ _READINGS = (
     _Reading("a cron with the year last", _YEAR_LAST, mark=False),
     _Reading("AWS EventBridge with * for ?", _YEAR_LAST, sunday=1, mark=False),
     _Reading("croniter, with seconds last", (*_MINUTE_FIRST, "second"), mark=False),
-    _Reading("Quartz", _OURS, sunday=1),
-    _Reading("Spring", _OURS),
-    _Reading("Quartz", (*_OURS, "year"), sunday=1, mark=True),
-    _Reading("a cron with seconds first and the year last", (*_OURS, "year"), mark=False),
+    _Reading("Quartz", _OWN_ORDER, sunday=1),
+    _Reading("Spring", _OWN_ORDER),
+    _Reading("Quartz", (*_OWN_ORDER, "year"), sunday=1, mark=True),
+    _Reading("a cron with seconds first and the year last", (*_OWN_ORDER, "year"), mark=False),
     _Reading("croniter, with seconds and the year last", (*_MINUTE_FIRST, "second", "year"), mark=False),
     _Reading("Kubernetes", _MINUTE_FIRST, mark=True),
     _Reading("AWS EventBridge without the year", _MINUTE_FIRST, sunday=1, mark=True),
@@ -69,13 +71,13 @@ _READINGS = (
 )
 
 
-def own_fields(parts: Sequence[str]) -> list[str]:
+def reorder_own_fields(parts: Sequence[str]) -> list[str]:
     """Return fields without Quartz's additions: ``?`` for any day becomes ``*``, and ``*`` for any year is dropped."""
     if "?" not in parts:
         return list(parts)
     parts = parts[:6] if len(parts) == 7 and parts[6] in {"*", "?"} else parts
     days = {len(parts) - 3, len(parts) - 1}
-    return ["*" if part == "?" and at in days else part for at, part in enumerate(parts)]
+    return ["*" if part == "?" and position in days else part for position, part in enumerate(parts)]
 
 
 def other_meanings(text: str) -> list[tuple[str, str]]:
@@ -90,16 +92,16 @@ def other_meanings(text: str) -> list[tuple[str, str]]:
     has_hour = not parts[1].startswith("*") and "/" not in parts[1]
     if not has_hour and parts[5] != "0" and "/" not in parts[5]:
         return []
-    return [(reading.program, written) for reading, written in _meanings(parts) if reading.fields != _OURS]
+    return [(reading.program, written) for reading, written in _meanings(parts) if reading.fields != _OWN_ORDER]
 
 
-def of_another_order(text: str) -> str | None:
+def describe_other_order(text: str) -> str | None:
     """Return whose order of fields a text has, and what to write; ``None``: ours."""
     parts = text.upper().split()
-    if _is_ours(own_fields(parts), numbered="?" in parts):
+    if _is_own_order(reorder_own_fields(parts), numbered="?" in parts):
         return None
     meanings = list(_meanings(parts))
-    if not meanings and "?" in parts and _is_ours(own_fields(parts), numbered=False):
+    if not meanings and "?" in parts and _is_own_order(reorder_own_fields(parts), numbered=False):
         return "has a number as day of the week beside ?, and programs count them from 0 or 1; write names, as MON-FRI"
     if not meanings:
         return None
@@ -109,8 +111,8 @@ def of_another_order(text: str) -> str | None:
     numbers = {reading.sunday for reading, _ in meanings}
     where = {reading: f", where {reading.sunday} is Sunday" if len(numbers) > 1 else "" for reading, _ in meanings}
     names = ", and ".join(f"to {reading.program}{where[reading]}" for reading, _ in meanings)
-    ours = ", or ".join(f"{written} ({reading.program})" for reading, written in meanings)
-    return f"means different times {names}; write {ours}"
+    rewritten = ", or ".join(f"{written} ({reading.program})" for reading, written in meanings)
+    return f"means different times {names}; write {rewritten}"
 
 
 def _meanings(parts: Sequence[str]) -> Iterator[tuple[_Reading, str]]:
@@ -120,39 +122,39 @@ def _meanings(parts: Sequence[str]) -> Iterator[tuple[_Reading, str]]:
         # Not with ``*`` as seconds in the last field: nobody wants each second of what the other fields name.
         last = dict(zip(reading.fields[5:], parts[5:], strict=False))
         if last.get("second") != "*" and "/" not in last.get("year", "") and reading.fits(parts):
-            by_text.setdefault(reading.written(parts), reading)
+            by_text.setdefault(reading.rewrite(parts), reading)
     for written, reading in by_text.items():
         yield reading, written
 
 
-def in_both(parts: Sequence[str]) -> str:
+def require_both_days(parts: Sequence[str]) -> str:
     """Return how to require that a day matches both day fields, of five or six: MON#1, or a check in the function.
 
     The parts are upper case, and neither day field begins with a star.
     """
     *before, days, month, weekdays = parts
-    named = weekdays_by_name(weekdays)
+    named = name_weekdays(weekdays)
     if days in _WEEKS and named.isalpha():
         return repr(" ".join([*before, "*", month, f"{named}#{_WEEKS.index(days) + 1}"]))
     if days.isdecimal():
-        other = f"!= {int(days)}"
+        condition = f"!= {int(days)}"
     elif re.fullmatch(r"\d+-\d+", days):
         first, _, last = days.partition("-")
-        other = f"not in range({int(first)}, {int(last) + 1})"
+        condition = f"not in range({int(first)}, {int(last) + 1})"
     elif re.fullmatch(r"\d+(,\d+)*", days):
-        other = f"not in {{{', '.join(str(int(day)) for day in days.split(','))}}}"
+        condition = f"not in {{{', '.join(str(int(day)) for day in days.split(','))}}}"
     else:
-        other = ""
+        condition = ""
     text = repr(" ".join([*before, "*", month, named]))
-    if not other:
+    if not condition:
         return f"{text}, and let the function raise Skip on other days than {days}"
-    return f"{text}, and in the function if run.local_time.day {other}: raise Skip('another day')"
+    return f"{text}, and in the function if run.local_time.day {condition}: raise Skip('another day')"
 
 
-def _is_ours(parts: Sequence[str], *, numbered: bool) -> bool:
+def _is_own_order(parts: Sequence[str], *, numbered: bool) -> bool:
     """Whether the fields are in our order; ``numbered``: refuse a number as day of the week, as beside a ``?``."""
-    names = {5: _MINUTE_FIRST, 6: _OURS}.get(len(parts))
-    if names is None or any(_ODD_DAY.fullmatch(term) for term in parts[-3].split(",")):
+    names = {5: _MINUTE_FIRST, 6: _OWN_ORDER}.get(len(parts))
+    if names is None or any(_UNSUPPORTED_DAY.fullmatch(term) for term in parts[-3].split(",")):
         return False
     if numbered and (parts[-1] == "L" or re.search(r"\d", re.sub(r"[#/]\d", "", parts[-1]))):
         return False
@@ -167,7 +169,7 @@ def fits_field(field: str, name: str) -> bool:
 
 
 def _is_term(term: str, name: str) -> bool:
-    if name in _SPECIAL and _SPECIAL[name].fullmatch(term):
+    if name in _SPECIAL_TERMS and _SPECIAL_TERMS[name].fullmatch(term):
         return True
     values, slash, step = term.partition("/")
     if slash and not step.isdecimal():
@@ -179,33 +181,33 @@ def _is_value(value: str, name: str) -> bool:
     low, high = _RANGES[name]
     if value.isdecimal():
         return len(value) < 5 and low <= int(value) <= high
-    return any(len(value) >= 3 and value.startswith(known) for known in _NAMES.get(name, ()))
+    return any(len(value) >= 3 and value.startswith(day_or_month) for day_or_month in _NAMES.get(name, ()))
 
 
-def _by_name(field: str, sunday: int) -> str:
+def _name_weekdays(field: str, sunday: int) -> str:
     """Return days of the week by name, where Sunday has the number ``sunday``; ``?`` is any day."""
-    return ",".join(_day_by_name(term, sunday) for term in field.split(","))
+    return ",".join(_name_weekdays_of_term(term, sunday) for term in field.split(","))
 
 
-def weekdays_by_name(field: str) -> str:
+def name_weekdays(field: str) -> str:
     """Return days of the week with names instead of our numbers: MON for 1."""
-    return _by_name(field, 0)
+    return _name_weekdays(field, 0)
 
 
-def _day_by_name(term: str, sunday: int) -> str:
+def _name_weekdays_of_term(term: str, sunday: int) -> str:
     if term == "L":
         return "SAT"
     if term.endswith("L"):
-        return f"{_day(term[:-1], sunday)}L"
+        return f"{_weekday_number(term[:-1], sunday)}L"
     values, slash, step = term.partition("/")
     if values in {"*", "?"}:
         return term
     first, dash, last = values.partition("-")
-    base, hashed, which = first.partition("#")
-    low = _day(base, sunday)
+    base, hashed, week = first.partition("#")
+    low = _weekday_number(base, sunday)
     if not dash and not slash:
-        return f"{DAYS[low]}{hashed}{which}"
-    high = _day(last, sunday) if dash else 6
+        return f"{DAYS[low]}{hashed}{week}"
+    high = _weekday_number(last, sunday) if dash else 6
     if high > low and not slash:
         return f"{DAYS[low]}-{DAYS[high]}"
     if dash and low == high and base != last:  # 0-7, from Sunday to Sunday
@@ -215,14 +217,14 @@ def _day_by_name(term: str, sunday: int) -> str:
     return ",".join(DAYS[(low + ahead) % 7] for ahead in range(0, (high - low) % 7 + 1, int(step or 1) or 1))
 
 
-def _day(value: str, sunday: int) -> int:
+def _weekday_number(value: str, sunday: int) -> int:
     return (int(value) - sunday) % 7 if value.isdecimal() else DAYS.index(value[:3])
 
 
-def written_fields(parts: list[str], year: str = "*") -> str:
+def rewrite_fields(parts: list[str], year: str = "*") -> str:
     """Return six fields of our order as text to type, with what an expression cannot express."""
     parts = ["*" if part == "?" else re.sub(r"^0/", "*/", part) for part in parts]
-    parts[3], skip = _written_days(parts[3].replace("WL", "LW"))
+    parts[3], skip = _rewrite_days(parts[3].replace("WL", "LW"))
     text = repr(" ".join(parts[1:] if parts[0] == "0" else parts))
     first, _, last = year.partition("-")
     if first.isdecimal() and (last or first).isdecimal():
@@ -232,17 +234,17 @@ def written_fields(parts: list[str], year: str = "*") -> str:
     return text + skip
 
 
-_UNLESS = ", and let the function raise Skip unless"
+_SKIP_UNLESS = ", and let the function raise Skip unless"
 
 
-def _written_days(field: str) -> tuple[str, str]:
+def _rewrite_days(field: str) -> tuple[str, str]:
     """Return days around a day that a cron expression cannot name, and how the function finds it among them."""
     if (match := re.fullmatch(r"L-(\d+)", field)) and int(match[1]) < 28:
         before = int(match[1])
         days = f"{28 - before}-{31 - before}"
-        return days, f"{_UNLESS} (run.local_time + timedelta(days={before + 1})).day == 1"
+        return days, f"{_SKIP_UNLESS} (run.local_time + timedelta(days={before + 1})).day == 1"
     if (match := re.fullmatch(r"(\d+)W", field)) and 1 <= int(match[1]) <= 31:
         day = int(match[1])
         days = "1-3" if day == 1 else "29-31" if day == 31 else f"{day - 1}-{day + 1}"
-        return days, f"{_UNLESS} it is the day from Monday to Friday nearest to day {day}"
+        return days, f"{_SKIP_UNLESS} it is the day from Monday to Friday nearest to day {day}"
     return field, ""

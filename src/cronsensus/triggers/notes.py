@@ -1,4 +1,4 @@
-"""Notes on valid cron texts: other programs read other times in them, or they are rarely meant."""
+"""Notes on valid cron texts that other programs read differently, or whose times are rarely meant."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 from cronsensus.triggers.base import AnyOf, Trigger
 from cronsensus.triggers.cron import Cron
 from cronsensus.triggers.cron_words import cron_in_words
-from cronsensus.triggers.field_orders import in_both, other_meanings
+from cronsensus.triggers.field_orders import other_meanings, require_both_days
 from cronsensus.triggers.fields import CronFields, read_cron
 
 Rule = Literal["other programs", "every second", "days", "step"]
@@ -30,24 +30,24 @@ class Note:
 def notes_on(trigger: Trigger | None) -> list[Note]:
     """Return the notes on the cron texts of a trigger."""
     parts = trigger.parts if isinstance(trigger, AnyOf) else (trigger,)
-    return [note for part in parts if isinstance(part, Cron) for note in _notes(part)]
+    return [note for part in parts if isinstance(part, Cron) for note in _notes_on_cron(part)]
 
 
-def _notes(part: Cron) -> Iterator[Note]:
+def _notes_on_cron(part: Cron) -> Iterator[Note]:
     fields = read_cron(part.expression)
-    for find in (_six_fields, _both_days):
-        yield from find(part, fields)
+    yield from _note_six_fields(part, fields)
+    yield from _note_both_day_fields(fields)
     if len(fields.seconds) == 60:
         yield Note(
             "every second",
             "the six fields of its expression begin with seconds, and it fires every second",
             "for every minute write five fields, or begin with 0; if every second is meant, write every('1s')",
         )
-    yield from _short_months(fields)
-    yield from _steps(fields)
+    yield from _note_missing_days(fields)
+    yield from _note_uneven_steps(fields)
 
 
-def _six_fields(part: Cron, fields: CronFields) -> Iterator[Note]:
+def _note_six_fields(part: Cron, fields: CronFields) -> Iterator[Note]:
     text = part.typed.strip() or part.expression
     if others := other_meanings(text):
         instead = ", or ".join(f"{written} ({program})" for program, written in others)
@@ -61,7 +61,7 @@ def _six_fields(part: Cron, fields: CronFields) -> Iterator[Note]:
         )
 
 
-def _both_days(_part: Cron, fields: CronFields) -> Iterator[Note]:
+def _note_both_day_fields(fields: CronFields) -> Iterator[Note]:
     *before, days, month, weekdays = fields.text.split()
     if days.startswith("*") or weekdays.startswith("*"):
         if {days, weekdays} & {"*"} or days == "*/1" or weekdays == "*/1":
@@ -69,23 +69,24 @@ def _both_days(_part: Cron, fields: CronFields) -> Iterator[Note]:
         yield Note(
             "other programs",
             "a day has to match both day fields, as one of them begins with '*'; Kubernetes and croniter take either",
-            f"for either write any_of({_cron(*before, days, month, '*')}, {_cron(*before, '*', month, weekdays)})",
+            f"for either write any_of({_cron_call(*before, days, month, '*')}, "
+            f"{_cron_call(*before, '*', month, weekdays)})",
         )
         return
     yield Note(
         "other programs",
         "day-of-month and day-of-week are both given: it fires when either of them matches, as in crontab; "
         "Celery and APScheduler want both",
-        f"for both write {in_both(fields.text.split())}; for either, without this note, "
-        f"any_of({_cron(*before, days, month, '*')}, {_cron(*before, '*', month, weekdays)})",
+        f"for both write {require_both_days(fields.text.split())}; for either, without this note, "
+        f"any_of({_cron_call(*before, days, month, '*')}, {_cron_call(*before, '*', month, weekdays)})",
     )
 
 
-def _cron(*fields: str) -> str:
+def _cron_call(*fields: str) -> str:
     return f"cron({' '.join(fields)!r})"
 
 
-def _short_months(fields: CronFields) -> Iterator[Note]:
+def _note_missing_days(fields: CronFields) -> Iterator[Note]:
     days, _, weekdays = fields.text.split()[-3:]
     shortest = min(_LONGEST_FEBRUARY if month == 2 else 30 if month in {4, 6, 9, 11} else 31 for month in fields.months)
     first = min(fields.days)
@@ -102,7 +103,7 @@ _FIELDS = (
 """For each field: its name, how many values it has, and the unit of ``every``."""
 
 
-def _steps(fields: CronFields) -> Iterator[Note]:
+def _note_uneven_steps(fields: CronFields) -> Iterator[Note]:
     """Find steps that are not even: ``*/90`` leads out of its field, and ``*/45`` has a shorter last step."""
     texts = fields.text.split()
     for text, (name, size, unit) in zip(texts, _FIELDS[-len(texts) :], strict=True):
@@ -120,26 +121,26 @@ def _steps(fields: CronFields) -> Iterator[Note]:
                     f"write {instead}{first}",
                 )
             elif values in {"*", str(low)} and (size % step or (step > 1 and name == "day-of-month")):
-                yield _uneven(term, name, range(low, low + size, step), size, unit, fields.text)
+                yield _uneven_step_note(term, name, range(low, low + size, step), size, unit, fields.text)
 
 
-def _uneven(term: str, name: str, values: range, size: int, unit: str, text: str) -> Note:  # noqa: PLR0917
-    shown = f"{values[0]} and {values[1]}" if len(values) == 2 else f"{values[0]}, {values[1]}, … {values[-1]}"
+def _uneven_step_note(term: str, name: str, values: range, size: int, unit: str, text: str) -> Note:  # noqa: PLR0917
+    values_text = f"{values[0]} and {values[1]}" if len(values) == 2 else f"{values[0]}, {values[1]}, … {values[-1]}"
     if name == "day-of-month":
         *before, _, month, weekdays = text.split()
         return Note(
             "step",
-            f"{term} in the {name} field is days {shown} of each month, and begins anew with the 1st",
+            f"{term} in the {name} field is days {values_text} of each month, and begins anew with the 1st",
             f"for one day in {values.step}, also from month to month, write "
             f"cron({' '.join([*before, '*', month, weekdays])!r}, every='{values.step} days', start='2027-01-01')",
         )
-    thing = "day" if name == "day-of-week" else name
-    turn = {"second": "minute", "minute": "hour", "hour": "day", "month": "year", "day-of-week": "week"}[name]
-    distances = f"the distance is {values.step} {thing}s, and then {values[0] + size - values[-1]}"
+    unit_name = "day" if name == "day-of-week" else name
+    cycle = {"second": "minute", "minute": "hour", "hour": "day", "month": "year", "day-of-week": "week"}[name]
+    distances = f"the distance is {values.step} {unit_name}s, and then {values[0] + size - values[-1]}"
     return Note(
         "step",
-        f"{term} in the {name} field is {thing}s {shown} of each {turn}: {distances}",
-        f"for one {thing} in {values.step} write every('{values.step}{unit}')"
+        f"{term} in the {name} field is {unit_name}s {values_text} of each {cycle}: {distances}",
+        f"for one {unit_name} in {values.step} write every('{values.step}{unit}')"
         if unit
-        else f"if that is not meant, list the {thing}s",
+        else f"if that is not meant, list the {unit_name}s",
     )

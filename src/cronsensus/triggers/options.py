@@ -1,4 +1,4 @@
-"""Refuse an unknown option with what to write instead."""
+"""Refuse unknown options with an error that says what to write instead."""
 
 from __future__ import annotations
 

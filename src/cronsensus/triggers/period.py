@@ -1,4 +1,4 @@
-"""Every second week, every third day, every sixth month: the days of the calendar that count, from an anchor on.
+"""Periods of calendar days, such as every second week, counted from an anchor date.
 
 Days of the calendar are counted, not elapsed time, so no change of clocks moves them. The count begins at the anchor.
 It does not begin again with each month or year, as a step in a cron text does.
@@ -12,7 +12,7 @@ from datetime import date
 from functools import lru_cache
 
 from cronsensus.errors import InvalidTrigger
-from cronsensus.triggers.bounds import shown
+from cronsensus.triggers.bounds import quoted
 from cronsensus.triggers.cron_words import ordinal
 
 MOST = 1000
@@ -53,14 +53,14 @@ def read_period(value: object) -> Period:
     Raises:
         InvalidTrigger: it is none.
     """
-    found = _TEXT.fullmatch(value.strip()) if isinstance(value, str) else None
-    if found is None or not 1 <= int(found[1]) <= MOST:
+    match = _TEXT.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None or not 1 <= int(match[1]) <= MOST:
         raise InvalidTrigger(
-            f"every={shown(value)} is not a number of days, weeks or months from 1 to {MOST}; write every='2 weeks', "
+            f"every={quoted(value)} is not a number of days, weeks or months from 1 to {MOST}; write every='2 weeks', "
             "'3 days' or '6 months', and every('90m') for a time that elapses"
         )
-    unit = found[2].lower()
-    return Period(int(found[1]), "month" if unit.startswith("mo") else "week" if unit.startswith("w") else "day")
+    unit = match[2].lower()
+    return Period(int(match[1]), "month" if unit.startswith("mo") else "week" if unit.startswith("w") else "day")
 
 
 @lru_cache(maxsize=64)

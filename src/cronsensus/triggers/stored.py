@@ -8,7 +8,7 @@ from typing import Any
 from cronsensus.errors import InvalidTrigger
 from cronsensus.triggers.at import at
 from cronsensus.triggers.base import Trigger, any_of
-from cronsensus.triggers.bounds import shown
+from cronsensus.triggers.bounds import quoted
 from cronsensus.triggers.cron import cron
 from cronsensus.triggers.every import every
 
@@ -25,29 +25,29 @@ def trigger_from_json(data: Mapping[str, Any]) -> Trigger:
     Raises:
         InvalidTrigger: an unknown kind, a key missing or unknown, or a value that makes no sense.
     """
-    kind = _kind(data)
+    kind = _kind_of(data)
     if kind != "any_of":
-        return _single(kind, data)
+        return _read_single(kind, data)
     _check_keys(data, "parts", frozenset({"jitter"}))
     parts = data["parts"]
     if not isinstance(parts, (list, tuple)):
-        raise InvalidTrigger(f"trigger: parts={shown(parts)} is not a list")
+        raise InvalidTrigger(f"trigger: parts={quoted(parts)} is not a list")
     # A union in a union is never written, so that no depth of data can exhaust the stack.
-    triggers = [_single(_kind(part), part) for part in parts]
+    triggers = [_read_single(_kind_of(part), part) for part in parts]
     return any_of(*triggers, jitter=data.get("jitter", 0))
 
 
-def _kind(data: object) -> str:
+def _kind_of(data: object) -> str:
     if not isinstance(data, Mapping):
-        raise InvalidTrigger(f"trigger {shown(data)} is not a JSON object with a kind")
+        raise InvalidTrigger(f"trigger {quoted(data)} is not a JSON object with a kind")
     kind = data.get("kind")
     return kind if isinstance(kind, str) else ""
 
 
-def _single(kind: str, data: Mapping[str, Any]) -> Trigger:
+def _read_single(kind: str, data: Mapping[str, Any]) -> Trigger:
     if kind not in _KINDS:
-        known = ", ".join([*_KINDS, "any_of (not inside another)"])
-        raise InvalidTrigger(f"trigger: kind={shown(data.get('kind'))} is not known here; known are {known}")
+        kinds = ", ".join([*_KINDS, "any_of (not inside another)"])
+        raise InvalidTrigger(f"trigger: kind={quoted(data.get('kind'))} is not known here; known are {kinds}")
     build, main, optional = _KINDS[kind]
     _check_keys(data, main, optional)
     return build(data[main], **{key: value for key, value in data.items() if key in optional})
@@ -56,6 +56,6 @@ def _single(kind: str, data: Mapping[str, Any]) -> Trigger:
 def _check_keys(data: Mapping[str, Any], main: str, optional: frozenset[str]) -> None:
     if main not in data:
         raise InvalidTrigger(f"trigger of kind {data['kind']!r}: {main} is missing")
-    unknown = sorted(shown(key) for key in data if key not in optional and key not in {"kind", main})
+    unknown = sorted(quoted(key) for key in data if key not in optional and key not in {"kind", main})
     if unknown:
         raise InvalidTrigger(f"trigger of kind {data['kind']!r}: unknown {', '.join(unknown)[:200]}")

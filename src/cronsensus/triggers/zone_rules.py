@@ -1,4 +1,4 @@
-"""Which zone rules this machine has: a version for people, and a digest of each zone for comparisons.
+"""Identify the zone rules of this machine: by a version for people, and a digest of each zone for comparisons.
 
 ``zoneinfo`` takes each zone from the first folder of ``TZPATH`` that has it, else from the package ``tzdata``; so the
 version is that of where the zones come from. The version alone proves nothing: systems give one number to files that
@@ -20,7 +20,7 @@ from cronsensus.triggers.base import Trigger
 from cronsensus.triggers.zones import load_zone
 
 MOST_ZONES = 100
-_COMMON = "Europe/London"
+_ALWAYS_PRESENT_ZONE = "Europe/London"
 """A zone that every set of zone files has."""
 _BEGIN, _END = datetime(2025, 1, 1, tzinfo=UTC), datetime(2040, 1, 1, tzinfo=UTC)
 """What a digest covers. Fixed, so that nodes that start on different days give the same one."""
@@ -44,7 +44,7 @@ class ZoneRules:
 def zone_rules_of(triggers: Iterable[Trigger | None]) -> ZoneRules:
     """Return the rules of this process for the zones of ``triggers``, the first ``MOST_ZONES`` of them."""
     names = sorted({zone for trigger in triggers if trigger is not None for zone in trigger.zones})[:MOST_ZONES]
-    versions = sorted({version_of(name) for name in names or [_COMMON]})
+    versions = sorted({version_of(name) for name in names or [_ALWAYS_PRESENT_ZONE]})
     return ZoneRules(", ".join(versions)[:200], {name: digest_of(name) for name in names})
 
 
@@ -80,11 +80,11 @@ def digest_of(zone: str) -> str:
     Raises:
         InvalidTrigger: there is no such zone here.
     """
-    changes = ";".join(f"{at:%Y%m%d%H%M%S} {offset}" for at, offset in _changes(load_zone(zone)))
+    changes = ";".join(f"{moment:%Y%m%d%H%M%S} {offset}" for moment, offset in _offset_changes(load_zone(zone)))
     return hashlib.blake2b(changes.encode(), digest_size=6).hexdigest()
 
 
-def _changes(zone: tzinfo) -> Iterator[tuple[datetime, timedelta]]:
+def _offset_changes(zone: tzinfo) -> Iterator[tuple[datetime, timedelta]]:
     """Yield the offset at the beginning, and each instant at which it changes. Of two within a day it may miss both."""
 
     def offset_at(instant: datetime) -> timedelta:
@@ -95,10 +95,10 @@ def _changes(zone: tzinfo) -> Iterator[tuple[datetime, timedelta]]:
     while position < _END:
         following = position + _STEP
         if (changed := offset_at(following)) != offset:
-            before, at = position, following
-            while at - before > _SECOND:
-                middle = before + (at - before) // 2
-                before, at = (middle, at) if offset_at(middle) == offset else (before, middle)
-            yield at.replace(microsecond=0), changed
+            lower, upper = position, following
+            while upper - lower > _SECOND:
+                middle = lower + (upper - lower) // 2
+                lower, upper = (middle, upper) if offset_at(middle) == offset else (lower, middle)
+            yield upper.replace(microsecond=0), changed
             offset = changed
         position = following

@@ -1,4 +1,4 @@
-"""Resolve names of time zones.
+"""Find a time zone by its name; a wrong name is refused with what to write instead.
 
 Only the name is stored; each node takes the rules from its own time zone data. Names that mean different rules on
 different machines are refused, because two nodes would disagree on the nominal times.
@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from cronsensus.errors import InvalidOption, InvalidTrigger
 from cronsensus.timing.instants import as_utc
-from cronsensus.triggers.bounds import names_no_zone, read_instant, shown
+from cronsensus.triggers.bounds import names_no_zone, quoted, read_instant
 
 _NAME = re.compile(r"[A-Za-z0-9_+-]{1,32}(/[A-Za-z0-9_+-]{1,32}){0,3}")
 _MACHINE_DEPENDENT = {"localtime", "posixrules", "posix", "right"}
@@ -72,7 +72,7 @@ def zone_name(tz: object) -> str:
     elif isinstance(tz, str):
         name = tz
     else:
-        raise InvalidTrigger(f"tz={shown(tz)} is not a time zone; {_EXAMPLE}")
+        raise InvalidTrigger(f"tz={quoted(tz)} is not a time zone; {_EXAMPLE}")
     load_zone(name)
     return name
 
@@ -89,7 +89,7 @@ def load_zone(name: str) -> tzinfo:
             return ZoneInfo(name)
         except (ZoneInfoNotFoundError, ValueError, OSError):
             pass  # a directory such as 'America' is an OSError; all of these mean: no such zone
-    raise UnknownZone(_unknown(name))
+    raise UnknownZone(_unknown_zone_message(name))
 
 
 def at_wall(shown_as: datetime, zone: str, what: str) -> datetime:
@@ -111,33 +111,33 @@ def at_wall(shown_as: datetime, zone: str, what: str) -> datetime:
     return instant
 
 
-def _unknown(name: str) -> str:
-    known = _known_names()
-    if not known:
+def _unknown_zone_message(name: str) -> str:
+    known_names = _known_names()
+    if not known_names:
         return (
-            f"tz={shown(name)}: this machine has no time zone data: of the package tzdata, which comes with "
+            f"tz={quoted(name)}: this machine has no time zone data: of the package tzdata, which comes with "
             "cronsensus, nothing is here; run: pip install --force-reinstall tzdata"
         )
-    if (target := _link_target(name, known)) is not None:
-        return f"tz={shown(name)} is not a known time zone here; write {target!r}, which is the same zone"
-    if (instead := _instead(name)) is not None:
-        return f"tz={shown(name)} is not a known time zone; {instead}"
-    matches = _close_to(name[:64], known)
+    if (target := _link_target(name, known_names)) is not None:
+        return f"tz={quoted(name)} is not a known time zone here; write {target!r}, which is the same zone"
+    if (instead := _advice_for_name(name)) is not None:
+        return f"tz={quoted(name)} is not a known time zone; {instead}"
+    matches = _close_names(name[:64], known_names)
     if matches:
-        return f"tz={shown(name)} is not a known time zone; did you mean {' or '.join(map(repr, matches))}?"
-    return f"tz={shown(name)} is not a known time zone; {_EXAMPLE}"
+        return f"tz={quoted(name)} is not a known time zone; did you mean {' or '.join(map(repr, matches))}?"
+    return f"tz={quoted(name)} is not a known time zone; {_EXAMPLE}"
 
 
-def _instead(name: str) -> str | None:
+def _advice_for_name(name: str) -> str | None:
     """Return what to write instead of an offset, or of a large city without a zone."""
     text = name.strip()
     if text.upper() in {"Z", "ZULU"}:
         return "write 'UTC'"
-    if (found := _OFFSET.fullmatch(text)) is not None:
-        hours, minutes = int(found[2]), int(found[3] or 0)
-        if minutes or hours > (14 if found[1] == "+" else 12):
+    if (offset := _OFFSET.fullmatch(text)) is not None:
+        hours, minutes = int(offset[2]), int(offset[3] or 0)
+        if minutes or hours > (14 if offset[1] == "+" else 12):
             return "an offset is no zone, since it does not know when clocks change; write a name like 'Asia/Kolkata'"
-        etc = "UTC" if hours == 0 else f"Etc/GMT{'-' if found[1] == '+' else '+'}{hours}"
+        etc = "UTC" if hours == 0 else f"Etc/GMT{'-' if offset[1] == '+' else '+'}{hours}"
         return (
             f"an offset is no zone, since it does not know when clocks change; write a name like 'Asia/Shanghai', or "
             f"{etc!r} for that offset at all times (its sign is turned round)"
@@ -151,21 +151,21 @@ def _known_names() -> frozenset[str]:
     return frozenset(available_timezones())
 
 
-def _link_target(name: str, known: frozenset[str]) -> str | None:
+def _link_target(name: str, known_names: frozenset[str]) -> str | None:
     """Return the zone that an old name stands for; ``None``: it is no old name, or is known in another spelling.
 
     Some systems leave old names out, such as ``US/Pacific``, and keep the table of them.
     """
-    wanted = _plain(name)
-    if not _NAME.fullmatch(wanted) or wanted in {zone.lower() for zone in known}:
+    plain_name = _normalize_name(name)
+    if not _NAME.fullmatch(plain_name) or plain_name in {zone.lower() for zone in known_names}:
         return None
     for links in _link_tables():
-        target = links.get(wanted)
+        target = links.get(plain_name)
         for _ in range(_LONGEST_CHAIN):
-            if target is None or target in known:
+            if target is None or target in known_names:
                 break
             target = links.get(target.lower())
-        if target in known:
+        if target in known_names:
             return "UTC" if target == "Etc/UTC" else target
     return None
 
@@ -182,21 +182,21 @@ def _link_tables() -> Iterator[dict[str, str]]:
             yield {link.lower(): zone for _, zone, link in (line.split() for line in lines if line.startswith("L "))}
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return name.strip().replace(" ", "_").lower()
 
 
-def _close_to(name: str, known: frozenset[str]) -> list[str]:
+def _close_names(name: str, known_names: frozenset[str]) -> list[str]:
     from difflib import get_close_matches  # only wrong names need it
 
-    wanted = _plain(name)
+    plain_name = _normalize_name(name)
     by_text: dict[str, str] = {}
-    for zone in sorted(known):
+    for zone in sorted(known_names):
         by_text.setdefault(zone.rsplit("/", 1)[-1].lower(), zone)
-    by_text.update((zone.lower(), zone) for zone in known)
-    if wanted in by_text:
-        return [by_text[wanted]]
-    close = get_close_matches(wanted, by_text, n=3, cutoff=0.8)
+    by_text.update((zone.lower(), zone) for zone in known_names)
+    if plain_name in by_text:
+        return [by_text[plain_name]]
+    close = get_close_matches(plain_name, by_text, n=3, cutoff=0.8)
     return list(dict.fromkeys(by_text[text] for text in close))
 
 

@@ -93,7 +93,7 @@ def _old(
 
 CASES = [
     Case("alive", "session_alive", _s, [SESSION], [*NOT_MINE, *NOT_ALIVE]),
-    Case("prolong", "prolong", _s, [SESSION], [*NOT_MINE, *NOT_ALIVE]),
+    Case("renew_claiming_session", "renew_claiming_session", _s, [SESSION], [*NOT_MINE, *NOT_ALIVE]),
     Case("note sign", "note_sign", _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED]),
     Case("signs", "signs", _s, [SESSION, OVERDUE], NOT_MINE),
     Case(
@@ -104,7 +104,13 @@ CASES = [
         [{"namespace": "theirs"}, ENDED, {"concurrency": 0}, {"shown": 1}, {"shown": 0}],
     ),
     Case("renew", "renew", _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED]),
-    Case("open again", "open_again", _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED, {"epoch": "other"}, LONG_OVERDUE]),
+    Case(
+        "open again",
+        "renew_opened_session",
+        _s,
+        [SESSION, OVERDUE],
+        [*NOT_MINE, ENDED, {"epoch": "other"}, LONG_OVERDUE],
+    ),
     Case("session locked", "lock_session", _s, [SESSION, OVERDUE, {**SESSION, **ENDED}], NOT_MINE, FOR_UPDATE),
     Case("drain", "drain", _s, [SESSION], [*NOT_MINE, *NOT_ALIVE]),
     Case(
@@ -120,8 +126,8 @@ CASES = [
     Case("held at hand", "try_lock_runs", _o, [RUNNING], NOT_HELD, SKIPPING),
     Case("held", "lock_held", _o, [RUNNING], NOT_HELD, FOR_UPDATE),
     Case("named", "lock_cut_off", _o, [RUNNING, PENDING], [{"id": 2}, {"namespace": "theirs"}], FOR_UPDATE),
-    Case("take back", "take_back_runs", _o, [RUNNING], NOT_CURRENT),
-    Case("close", "cut_off_runs", _o, [RUNNING], NOT_CURRENT),
+    Case("take back", "requeue_cut_off_runs", _o, [RUNNING], NOT_CURRENT),
+    Case("close", "close_cut_off_runs", _o, [RUNNING], NOT_CURRENT),
     Case("free locks", "free_locks_of", _l, [LOCK], [{"namespace": "theirs"}, {"session": "s2"}]),
     Case("oldest release", "lock_oldest_release", tables.releases, [RELEASE], [{"namespace": "theirs"}], FOR_UPDATE),
     Case("release", "known_release", tables.releases, [RELEASE], [{"namespace": "theirs"}, {"release": "other"}]),
@@ -129,10 +135,10 @@ CASES = [
     Case("ended runs", "ended_runs", tables.runs, [ENDED_RUN], [{"token": 8}]),
     Case("finish", "close_runs", _o, [RUNNING], NOT_CURRENT),
     Case("retry later", "retry_runs", _o, [RUNNING], NOT_CURRENT),
-    Case("again", "again_runs", _o, [RUNNING], NOT_CURRENT),
+    Case("again", "snooze_runs", _o, [RUNNING], NOT_CURRENT),
     Case("park", "park_runs", _o, [RUNNING], NOT_CURRENT),
-    Case("give back", "give_back_runs", _o, [RUNNING], NOT_CURRENT),
-    Case("give up", "give_up_runs", _o, [RUNNING], NOT_CURRENT),
+    Case("give back", "release_runs", _o, [RUNNING], NOT_CURRENT),
+    Case("give up", "cancel_released_runs", _o, [RUNNING], NOT_CURRENT),
     Case("begin reserved", "begin_reserved", _o, [RUNNING], NOT_CURRENT),
     Case("progress", "note_progress", _o, [RUNNING], NOT_CURRENT),
     Case("last lines", "last_lines", tables.logs, [LINE], [{"occurrence_id": 2}]),
@@ -148,7 +154,7 @@ CASES = [
     Case("close expired", "close_expired", _o, [PENDING], [{"id": 2}, {"state": "running"}]),
     Case("start", "start_runs", _o, [PENDING], [{"id": 2}, {"state": "running"}], beside=TAKEN),
     Case("tokens", "take_tokens", tables.counters, [{"name": "token", "value": 6}], [{"name": "identity"}]),
-    Case("opening", "opening", _s, [SESSION, OVERDUE, {**SESSION, **ENDED}], NOT_MINE),
+    Case("read_claim_opening", "read_claim_opening", _s, [SESSION, OVERDUE, {**SESSION, **ENDED}], NOT_MINE),
     Case("limited", "lock_limited", _j, [JOB], [{"id": 6}], "FOR NO KEY UPDATE", asked=IDS),
     Case(
         "more limited",
@@ -169,7 +175,7 @@ CASES = [
     ),
     Case(
         "overdue holders",
-        "lock_overdue",
+        "lock_overdue_sessions",
         _s,
         [OVERDUE, {**SESSION, "epoch": "other"}],
         [*NOT_MINE, ENDED, {"lease_until": NOW + 1}],
@@ -288,7 +294,7 @@ CASES = [
             Case(f"{what} for no session", name, _l, [FREE_STANDING], RUN_OUT, asked={"session": ""}),
         )
     ),
-    Case("leave", "leave_place", _l, [LOCK], [*NOT_THE_LOCK, {"place": 1}]),
+    Case("leave", "delete_place", _l, [LOCK], [*NOT_THE_LOCK, {"place": 1}]),
     Case("named jobs", "lock_named_jobs", _j, [JOB], [{"name": "other"}, {"namespace": "theirs"}], FOR_UPDATE),
     Case("asked jobs", "lock_asked_jobs", _j, [JOB], [{"name": "other"}, {"namespace": "theirs"}], FOR_UPDATE),
     Case("ids of asked", "ids_of_asked", _o, [PENDING, RUNNING], [{"job_id": 6}, {"key": "other"}], asked=IDS),
@@ -351,7 +357,7 @@ CASES = [
     Case("cancel", "cancel_occurrence", _o, [PENDING], [{"id": 2}, {"state": "running"}]),
     Case("ask to stop", "ask_to_stop", _o, [RUNNING], [{"id": 2}, {"state": "pending"}, {"cancel_reason": "enough"}]),
     Case("to retry", "newest_retry", _o, [PENDING], [{"id": 2}, {"namespace": "theirs"}]),
-    Case("note a retry", "note_retry", _o, [PENDING], [{"id": 2}], asked={"retry": 9}),
+    Case("note a retry", "record_retry", _o, [PENDING], [{"id": 2}], asked={"retry": 9}),
     Case(
         "under a key",
         "lock_named",
@@ -518,14 +524,14 @@ CASES = [
         FOR_UPDATE,
         asked=IDS,
     ),
-    Case("kept back by work", "kept_back", _o, [PENDING], [{"job_id": 6}], asked=IDS),
-    Case("kept back by ranges", "kept_back", _v, [RANGE], [{"job_id": 6}], asked=IDS),
+    Case("kept back by work", "jobs_with_rows", _o, [PENDING], [{"job_id": 6}], asked=IDS),
+    Case("kept back by ranges", "jobs_with_rows", _v, [RANGE], [{"job_id": 6}], asked=IDS),
     Case("forget eras", "delete_eras", tables.eras, [ERA], [{"job_id": 6}], asked=IDS),
     Case("forget pauses of", "delete_pauses_of", _p, [PAUSE], [{"job_id": 6}], asked=IDS),
     Case("forget jobs", "delete_jobs", _j, [JOB], [{"id": 6}], asked=IDS),
     Case("with eras", "lock_with_eras", _j, [JOB], [{"id": 6}, {"retired_at": 1}], FOR_UPDATE, asked=IDS),
-    Case("beginnings", "beginnings", tables.eras, [ERA], [{"job_id": 6}], asked=IDS),
-    Case("pass eras", "pass_eras", _j, [JOB], [{"id": 6}]),
+    Case("era_beginnings", "era_beginnings", tables.eras, [ERA], [{"job_id": 6}], asked=IDS),
+    Case("pass eras", "raise_over_deleted_eras", _j, [JOB], [{"id": 6}]),
     Case("forget eras before", "delete_eras_before", tables.eras, [ERA], [{"job_id": 6}, {"since": NOW}]),
     Case("forget pauses", "delete_pauses", _p, [PAUSE], [{"id": 5}], asked={"ids": [4]}),
     Case(
@@ -576,7 +582,7 @@ CASES = [
         )
         for row in (PENDING, RUNNING)
     ),
-    Case("rule by overlap", "rule_by_overlap", _o, [PENDING, RUNNING], [{"id": 2}, FINISHED]),
+    Case("rule by overlap", "set_serial", _o, [PENDING, RUNNING], [{"id": 2}, FINISHED]),
     Case("overdue jobs", "overdue_jobs", _j, [WAITING], NOT_WAITING),
     Case("overdue jobs, locked", "lock_overdue_jobs", _j, [WAITING], NOT_WAITING, FOR_UPDATE),
     Case(
@@ -589,7 +595,7 @@ CASES = [
     ),
     Case(
         "what waits",
-        "waiting_of",
+        "pending_of_retired",
         _o,
         [PENDING],
         [{"job_id": 6}, {"namespace": "theirs"}, {"state": "running"}],
@@ -603,7 +609,7 @@ CASES = [
         [{"namespace": "theirs"}, {"retired_at": None}, {"retired_at": 0}, {"waiting_until": NOW}],
         asked={"recent": 0},
     ),
-    Case("wait no more", "wait_no_more", _j, [WAITING], [{"id": 6}], asked=IDS),
+    Case("wait no more", "clear_waiting_until", _j, [WAITING], [{"id": 6}], asked=IDS),
 ]
 
 
@@ -624,14 +630,15 @@ def test_a_statement_on_which_a_write_rests_locks_what_it_reads(case: Case) -> N
 
 
 READS = {
-    "attempted", "attempts", "count_pending", "counts", "decided", "ended_badly", "ended_since", "eras", "eras_after",
-    "facts_in", "find_in", "has_schema", "job", "job_ids", "jobs", "last_glances", "last_verdicts",
+    "occurrences_of_attempts", "attempts", "count_pending", "counts", "decided", "ended_badly", "ended_since", "eras",
+    "eras_after",
+    "definitions_in", "find_in", "has_schema", "job", "job_ids", "jobs", "last_glances", "last_verdicts",
     "last_whole_glances", "living_nodes", "log_lines",
     "needs_a_node", "newest_occurrences", "occurrence", "oldest_occurrences", "pauses", "running_glances", "specs",
     "trail", "verdicts",
 }  # fmt: skip
 """Statements that only tell what is there; the suite of stores asks for what they tell."""
-OF_ONE_ROW = {"identity", "insert_eras", "touch", "which_place", "which_store"}
+OF_ONE_ROW = {"identity", "insert_eras", "touch", "which_database", "which_store"}
 
 
 def test_each_statement_with_a_condition_has_a_case() -> None:

@@ -388,7 +388,7 @@ def test_what_is_due_of_known_jobs_is_claimed_in_one_trip(queue: PostgresStore, 
     made = [queue.enqueue([Item(job="queue", args=(number,), priority=number)])[0] for number in (0, 5, 5)]
     sent.clear()
     claims = take(queue, "s1", 4, {"f"}, lease=LEASE / 2)
-    assert sent == [["take_due"]]
+    assert sent == [["claim_due"]]
     assert [one.id for one in claims] == [made[1].id, made[2].id, made[0].id], "the highest priority first, then by age"
     assert [one.args for one in claims] == [(5,), (5,), (0,)]
     assert [one.token for one in claims] == list(range(claims[0].token, claims[0].token + 3))
@@ -402,7 +402,7 @@ def test_what_is_due_of_known_jobs_is_claimed_in_one_trip(queue: PostgresStore, 
     assert (seen.id, seen.expires_in, seen.holds) == ("s1", LEASE / 2, 3)
     sent.clear()
     assert take(queue, "s1", 4, {"f"}, lease=LEASE) == []
-    assert sent == [["take_due"]]
+    assert sent == [["claim_due"]]
     assert queue.look().holders[0].expires_in == LEASE / 2, "a claim that takes nothing sets no lease"
 
 
@@ -478,7 +478,7 @@ def test_work_that_another_node_is_claiming_is_passed_over(queue: PostgresStore,
     with holding(queue, f"SELECT 1 FROM cronsensus_occurrences WHERE id = {first.id} FOR UPDATE"):
         assert [one.id for one in take(queue, "s1", 4, {"f"}, lease=LEASE)] == [second.id]
         assert take(queue, "s1", 4, {"f"}, lease=LEASE) == []
-    assert sent == [["take_due"], ["take_due"]]
+    assert sent == [["claim_due"], ["claim_due"]]
     assert [one.id for one in take(queue, "s1", 4, {"f"}, lease=LEASE)] == [first.id]
 
 
@@ -497,7 +497,7 @@ def test_work_whose_claim_is_not_answered_is_not_claimed_again(
 ) -> None:
     queue.enqueue([Item(job="queue")])
     with monkeypatch.context() as patched:
-        cut_after(patched, "take_due")
+        cut_after(patched, "claim_due")
         with pytest.raises(StoreUnavailable):
             take(queue, "s1", 4, {"f"}, lease=LEASE)
     assert len(queue.renew("s1", lease=LEASE).held or ()) == 1
@@ -513,7 +513,7 @@ def test_first_claim_of_a_job_takes_one_trip_on_a_handle_that_found_it_declared(
     queue.enqueue([Item(job="queue", args=({"a": (2,)},))])
     sent.clear()
     [claim] = take(other, "s2", 4, {"f"}, lease=LEASE)
-    assert sent == [["take_due"]]
+    assert sent == [["claim_due"]]
     assert (claim.spec, claim.args) == (declared.spec, ({"a": [2]},))
     sent.clear()
     assert [one.id for one in other.reclaim(["s2"])] == [claim.id]

@@ -234,7 +234,7 @@ def test_what_takes_one_trip_reads_little(situation, server, monkeypatch):
     for _ in range(3):
         once(lambda name, verb: read.__setitem__(name, max(read.get(name, 0), reader.reads(verb))))
     reader.close()
-    assert set(names) == {"enqueue_one", "notify_nodes", "take_due", "close_one"}
+    assert set(names) == {"enqueue_one", "notify_nodes", "claim_due", "close_one"}
     assert {name: count for name, count in read.items() if count > FEW} == {}
     assert sum(read.values()) > 5, "nothing was measured"
 

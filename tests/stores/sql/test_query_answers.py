@@ -40,7 +40,7 @@ _o, _s, _l, _j = tables.occurrences, tables.sessions, tables.locks, tables.jobs
 
 def test_renewing_tells_whether_the_session_lives_and_what_it_runs(database: Connection) -> None:
     def renewing(session: Row, run: Row) -> tuple[int, int | None]:
-        found = answered(database, "renewing", (_s, {**SESSION, **session}), (_o, {**RUNNING, **run}))
+        found = answered(database, "read_renewing_session", (_s, {**SESSION, **session}), (_o, {**RUNNING, **run}))
         return found["alive"], found["id"]
 
     assert renewing({}, {}) == (1, 1)
@@ -55,12 +55,12 @@ def test_reclaim_query_tells_whether_the_lease_has_run_out(session: Row, overdue
 
 @pytest.mark.parametrize(("session", "alive"), [({}, 1), *((differs, 0) for differs in NOT_ALIVE)], ids=str)
 def test_a_claim_is_told_whether_its_session_lives(session: Row, alive: int, database: Connection) -> None:
-    assert answered(database, "opening", (_s, {**SESSION, **session}))["alive"] == alive
+    assert answered(database, "read_claim_opening", (_s, {**SESSION, **session}))["alive"] == alive
 
 
 def test_a_claim_is_told_whether_anything_has_expired_and_what_is_due_at_which_level(database: Connection) -> None:
     def opening(row: Row) -> tuple[int, int | None]:
-        found = answered(database, "opening", (_s, SESSION), (_o, {**PENDING, **row}))
+        found = answered(database, "read_claim_opening", (_s, SESSION), (_o, {**PENDING, **row}))
         return found["late"], found["level"]
 
     assert opening({}) == (0, 4)
@@ -71,7 +71,7 @@ def test_a_claim_is_told_whether_anything_has_expired_and_what_is_due_at_which_l
     assert [opening(row) for row in other] == [(0, None)] * 3
     assert opening({"namespace": "theirs", "expires_at": NOW - 1}) == (0, None)
     higher = (_o, {**PENDING, "id": 2, "key": "other", "level": 5, "due_at": NOW + 1})
-    assert answered(database, "opening", (_s, SESSION), (_o, PENDING), higher)["level"] == 4
+    assert answered(database, "read_claim_opening", (_s, SESSION), (_o, PENDING), higher)["level"] == 4
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_eras_that_are_passed_raise_watermark_and_horizon_and_lower_neither(
     before: tuple[int, int | None], after: tuple[int, int], database: Connection
 ) -> None:
     try:
-        ran(database, "pass_eras", [(_j, {**JOB, "watermark": before[0], "horizon": before[1]})], {})
+        ran(database, "raise_over_deleted_eras", [(_j, {**JOB, "watermark": before[0], "horizon": before[1]})], {})
         assert database.execute(select(_j.c.watermark, _j.c.horizon)).one() == after
     finally:
         database.rollback()

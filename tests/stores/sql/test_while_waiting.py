@@ -177,7 +177,7 @@ def test_a_run_whose_session_is_about_to_renew_takes_room_still(
     clock.advance(LEASE)
     store.enqueue([Item(job="limited")])
     store.open_session(a_session("s2"), lease=LEASE)
-    with when_asked(monkeypatch, "lock_overdue", lambda *_: []):
+    with when_asked(monkeypatch, "lock_overdue_sessions", lambda *_: []):
         assert take(store, "s2", 1, ["limited"], lease=LEASE) == []
     assert len(take(store, "s2", 1, ["limited"], lease=LEASE)) == 1
 
@@ -225,7 +225,7 @@ def places(store: SqliteStore) -> list[int]:
 
 
 def test_a_lock_that_became_full_since_the_look_is_not_taken(store: SqliteStore) -> None:
-    wanted = sql_locks.Wanted(name="lock", holder="you", ttl=HOUR, session=None, limit=2)
+    wanted = sql_locks.PlaceRequest(name="lock", holder="you", ttl=HOUR, session=None, limit=2)
     assert store.lock("lock", "me", ttl=HOUR, limit=2)
     with store._write_transaction() as tx:
         assert sql_locks.take_lock(tx, wanted) is not None
@@ -241,7 +241,7 @@ def test_a_refused_lock_leaves_no_place_behind(store: SqliteStore) -> None:
     assert store.unlock(first)
     with store._write_transaction() as tx:
         assert (
-            sql_locks.take_lock(tx, sql_locks.Wanted(name="lock", holder="you", ttl=HOUR, session=None, limit=1))
+            sql_locks.take_lock(tx, sql_locks.PlaceRequest(name="lock", holder="you", ttl=HOUR, session=None, limit=1))
             is None
         )
     assert places(store) == [1]

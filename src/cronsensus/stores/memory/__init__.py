@@ -47,8 +47,8 @@ class MemoryStore(JobVerbs, OperatingVerbs, SessionVerbs, MaintenanceVerbs, Read
     """
 
     def __init__(self, url: str = "memory://", *, namespace: str = "default", clock: Clock | None = None) -> None:
-        scheme, found, name = url.partition("://")
-        if scheme != "memory" or not found:
+        scheme, separator, name = url.partition("://")
+        if scheme != "memory" or not separator:
             raise InvalidOption(f"{url!r} is not the URL of a memory store; write memory:// or memory://name")
         if name.strip("/"):
             with _worlds_lock:

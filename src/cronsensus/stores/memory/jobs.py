@@ -33,44 +33,44 @@ class JobVerbs(Handle):
             spec.name: write_payload(spec.args, spec.kwargs, what=f"arguments of {spec.name!r}") for spec in specs
         }
         digests = {spec.name: spec.digest for spec in specs}
-        did: dict[str, list[str]] = {field.name: [] for field in dataclasses.fields(DefineResult)}
-        old = self._is_superseded(release)
+        names_by_outcome: dict[str, list[str]] = {field.name: [] for field in dataclasses.fields(DefineResult)}
+        superseded = self._is_superseded(release)
         changes: dict[str, Changes] = {}
         for spec in specs:
             job = self._space.jobs.get(spec.name)
             if job is not None and job.digest == digests[spec.name] and job.retired_at is None:
-                did["unchanged"].append(spec.name)
+                names_by_outcome["unchanged"].append(spec.name)
                 if self._move_due(job, spec):
-                    did["moved"].append(spec.name)
-            elif old and spec.source == "code":
-                did["superseded"].append(spec.name)
+                    names_by_outcome["moved"].append(spec.name)
+            elif superseded and spec.source == "code":
+                names_by_outcome["superseded"].append(spec.name)
             elif job is None:
                 self._define_job(spec, digests[spec.name], payloads[spec.name])
-                did["created"].append(spec.name)
+                names_by_outcome["created"].append(spec.name)
             else:
                 changes[spec.name] = changes_between(job.spec, spec)
                 self._redefine_job(job, spec, digests[spec.name], payloads[spec.name])
-                did["changed"].append(spec.name)
+                names_by_outcome["changed"].append(spec.name)
         if complete:
-            gone = [
+            undeclared = [
                 job
                 for job in self._space.jobs.values()
                 if job.spec.source == "code" and job.retired_at is None and job.spec.name not in payloads
             ]
             if self._other_release_lives(release):
-                did["kept"] += [job.spec.name for job in gone]
+                names_by_outcome["kept"] += [job.spec.name for job in undeclared]
             else:
-                for job in gone:
+                for job in undeclared:
                     self._retire_job(job, retire_after)
-                    did["retired"].append(job.spec.name)
-        for name, details in definition_entries(did, changes, release) if by else ():
+                    names_by_outcome["retired"].append(job.spec.name)
+        for name, details in definition_entries(names_by_outcome, changes, release) if by else ():
             self._space.record_in_trail(self._now(), by, "define", name, "", **details)
-        return DefineResult(**{act: tuple(names) for act, names in did.items()})
+        return DefineResult(**{act: tuple(names) for act, names in names_by_outcome.items()})
 
     def _is_superseded(self, release: str) -> bool:
-        ours = self._space.know_release(release, self._now())
+        own_place = self._space.know_release(release, self._now())
         return any(
-            self._is_live_node(session) and self._space.releases[session.spec.release] > ours
+            self._is_live_node(session) and self._space.releases[session.spec.release] > own_place
             for session in self._space.open.values()
         )
 
@@ -119,8 +119,8 @@ class JobVerbs(Handle):
         """Begin a new revision now; never before the watermark, and never before the last one began."""
         job.revision += 1
         since = self._next_era(job, now)
-        trigger, behind = (None, None) if spec is None else (spec.trigger, spec.after)
-        job.eras.append(Era(since, trigger, job.revision, behind))
+        trigger, upstreams = (None, None) if spec is None else (spec.trigger, spec.after)
+        job.eras.append(Era(since, trigger, job.revision, upstreams))
 
     @staticmethod
     def _next_era(job: JobRow, now: datetime) -> datetime:
@@ -184,18 +184,22 @@ class JobVerbs(Handle):
     @writes
     def _rewind(self, rewind: Rewind, *, by: str, why: str) -> bool:
         """Take a job's schedule back."""
-        row, to = self._living_job(rewind.job), rewind.watermark
+        row, watermark = self._living_job(rewind.job), rewind.watermark
         if row.paused_at is not None or (row.watermark, row.revision) != (rewind.watermark_seen, rewind.revision):
             return False
-        cut = {one.id: one for one in rewind.cut}
-        row.ranges = [cut.get(one.id, one) for one in row.ranges if one.range.first <= to]
-        again = [one for time, made in row.nominal.items() if time > to for one in made]
-        for one in again:
-            if one.state is State.PENDING and one.origin is Origin.SCHEDULE and one.attempt == 0:
-                self._space.delete_run(one)
-        row.pauses = [replace(one, end=min(one.end or to, to)) for one in row.pauses if one.start <= to]
+        cut = {entry.id: entry for entry in rewind.cut}
+        row.ranges = [cut.get(entry.id, entry) for entry in row.ranges if entry.range.first <= watermark]
+        withdrawn = [entry for time, occurrences in row.nominal.items() if time > watermark for entry in occurrences]
+        for entry in withdrawn:
+            if entry.state is State.PENDING and entry.origin is Origin.SCHEDULE and entry.attempt == 0:
+                self._space.delete_run(entry)
+        row.pauses = [
+            replace(entry, end=min(entry.end or watermark, watermark))
+            for entry in row.pauses
+            if entry.start <= watermark
+        ]
         row.eras = list(rewind.eras)
-        row.watermark = to
+        row.watermark = watermark
         self._space.schedule_job(row)
         self._space.record_in_trail(self._now(), by, REWIND, rewind.job, why, **rewind.details)
         return True

@@ -19,7 +19,7 @@ from cronsensus.process.background import Background
 from cronsensus.process.interrupts import Condition
 from cronsensus.process.logger import Logger
 from cronsensus.process.this_process import call_after_fork
-from cronsensus.stores.clock_watch import BY_ITSELF, Looked
+from cronsensus.stores.clock_watch import STORE_ACTOR, ClockReading
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, SessionRow, Space, World
 from cronsensus.stores.values import MOST_AHEAD
 from cronsensus.timing.clock import SystemClock
@@ -74,11 +74,11 @@ class Handle:
     def _note_set_back(self) -> None:
         """Record in the trail that the clock was set back, if it was."""
         monotonic = self._monotonic()
-        look = Looked(to_micros(self._now()), monotonic, monotonic)
-        back = self._space.clock_watch.compare_reading(look)
-        if back is not None:
-            self._space.record_in_trail(self._now(), BY_ITSELF, CLOCK_SET_BACK, "", back.why, **back.details)
-        self._space.clock_watch.keep_reading(look)
+        reading = ClockReading(to_micros(self._now()), monotonic, monotonic)
+        set_back = self._space.clock_watch.compare_reading(reading)
+        if set_back is not None:
+            self._space.record_in_trail(self._now(), STORE_ACTOR, CLOCK_SET_BACK, "", set_back.why, **set_back.details)
+        self._space.clock_watch.keep_reading(reading)
 
     def _now(self) -> datetime:
         return self._world.clock.now()
@@ -211,7 +211,7 @@ class Handle:
             self._space.close_run(row, State.FAILED, now, reason=reason)
         else:
             row.reason = recorded_reason
-            self._space.put_back(row, min(row.due_at, now + MOST_AHEAD))
+            self._space.requeue_run(row, min(row.due_at, now + MOST_AHEAD))
         return recorded_reason
 
     # --- views --------------------------------------------------------------------------------------------------------

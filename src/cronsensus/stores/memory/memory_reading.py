@@ -41,12 +41,12 @@ class MaintenanceVerbs(Handle):
             if job.waiting_until is not None and job.waiting_until <= now:
                 self._space.cancel_waiting(job, now)
         deleted = needed = 0
-        held = min((row.created_at for row in self._parked_dependents()), default=None)
+        dependent_since = min((row.created_at for row in self._parked_dependents()), default=None)
         for job in self._space.jobs_by_id.values():
-            kept = job.spec.policies.keep
-            needed_from = None if held is None else held - kept
-            gone = self._prune_job(job, before or now - kept, needed_from, limit - deleted, spare=before is None)
-            deleted, needed = deleted + gone, needed + gone.needed
+            keep_time = job.spec.policies.keep
+            needed_from = None if dependent_since is None else dependent_since - keep_time
+            pruned = self._prune_job(job, before or now - keep_time, needed_from, limit - deleted, spare=before is None)
+            deleted, needed = deleted + pruned, needed + pruned.needed
             if deleted >= limit:
                 break
         for session in [row for row in self._space.sessions.values() if row.ended_at is not None]:
@@ -71,25 +71,27 @@ class MaintenanceVerbs(Handle):
         Occurrences above the watermark stay, because their keys keep a later plan from creating them again.
         """
         old = (
-            self._space.occurrences[occurrence] for _, occurrence in takewhile(lambda one: one[0] < before, job.final)
+            self._space.occurrences[occurrence]
+            for _, occurrence in takewhile(lambda entry: entry[0] < before, job.final)
         )
         may_go = (row for row in old if self._may_go(row, before))
         rows = [*islice((row for row in may_go if not (spare and self._is_needed(row, needed_from))), limit)]
-        over = (entry for entry in job.ranges if entry.range.last < before)
-        gone = [
+        old_ranges = (entry for entry in job.ranges if entry.range.last < before)
+        ranges = [
             *islice(
-                (entry for entry in over if not (spare and _is_since(entry.range.last, needed_from))), limit - len(rows)
+                (entry for entry in old_ranges if not (spare and _is_since(entry.range.last, needed_from))),
+                limit - len(rows),
             )
         ]
         needed = sum(self._is_needed(row, needed_from) for row in rows)
-        needed += sum(_is_since(entry.range.last, needed_from) for entry in gone)
+        needed += sum(_is_since(entry.range.last, needed_from) for entry in ranges)
         for row in rows:
             self._space.delete_run(row)
-        ids = {entry.id for entry in gone}
+        ids = {entry.id for entry in ranges}
         job.ranges = [entry for entry in job.ranges if entry.id not in ids] if ids else job.ranges
         self._raise_horizon(job, [row.scheduled_for for row in rows if row.scheduled_for is not None])
-        self._raise_horizon(job, [one.range.last for one in gone])
-        return Pruned(len(rows) + len(gone), needed)
+        self._raise_horizon(job, [entry.range.last for entry in ranges])
+        return Pruned(len(rows) + len(ranges), needed)
 
     def _is_needed(self, row: OccurrenceRow, needed_from: datetime | None) -> bool:
         waited_for = row.scheduled_for is not None and _is_since(row.finished_at, needed_from)
@@ -111,13 +113,13 @@ class MaintenanceVerbs(Handle):
         """Delete the eras and pauses of a living job that were over by ``before`` and leave no time undecided."""
         if job.retired_at is not None:
             return
-        begun = [
+        passed_eras = [
             index
             for index, era in enumerate(job.eras)
             if era.since < before and self._owes_nothing_until(job, era.since)
         ]
-        if begun and begun[-1] > 0:
-            job.eras = job.eras[begun[-1] :]
+        if passed_eras and passed_eras[-1] > 0:
+            job.eras = job.eras[passed_eras[-1] :]
             self._raise_watermark(job, job.eras[0].since)
             self._raise_horizon(job, [job.eras[0].since])
         job.pauses = [
@@ -145,9 +147,11 @@ class MaintenanceVerbs(Handle):
             if self._is_forgettable(job, before):
                 space.forget_job(job)
         living = {session.spec.release for session in space.open.values()}
-        replaced = max((one for one in space.releases.values() if one.known_since < before), default=None)
+        replaced = max((release for release in space.releases.values() if release.known_since < before), default=None)
         space.releases = {
-            name: one for name, one in space.releases.items() if replaced is None or one >= replaced or name in living
+            name: release
+            for name, release in space.releases.items()
+            if replaced is None or release >= replaced or name in living
         }
         space.trail = [entry for entry in space.trail if entry.at >= before]
 
@@ -211,10 +215,10 @@ class Reads(Handle):
                 return
             ids = job.ids
         if newest_first:
-            found = ids.keys_before(1 << 62 if after is None else after)
+            candidates = ids.keys_before(1 << 62 if after is None else after)
         else:
-            found = ids.keys_after(0 if after is None else after)
-        for occurrence in found:
+            candidates = ids.keys_after(0 if after is None else after)
+        for occurrence in candidates:
             yield self._space.occurrences[occurrence]
 
     def _runs(self, numbers: Sequence[int]) -> list[RunView]:
@@ -234,14 +238,14 @@ class Reads(Handle):
         """Return verdict ranges."""
         with self._changed:
             row = self._space.jobs.get(job)
-            found = (
-                one
-                for one in (() if row is None else row.ranges)
-                if one.id > after
-                and (since is None or one.range.last >= since)
-                and (until is None or one.range.first <= until)
+            matching = (
+                row_range
+                for row_range in (() if row is None else row.ranges)
+                if row_range.id > after
+                and (since is None or row_range.range.last >= since)
+                and (until is None or row_range.range.first <= until)
             )
-            return list(islice(found, limit))
+            return list(islice(matching, limit))
 
     def _sessions(self, limit: int, *, ended: bool) -> list[SessionView]:
         """Return sessions."""
@@ -252,8 +256,8 @@ class Reads(Handle):
     def _locks(self, name: str | None, limit: int) -> list[LockView]:
         """Return held locks, or the held places of one."""
         with self._changed:
-            found = (place for place in self._space.locks if name is None or name == place[0])
-            rows = (self._space.locks[place] for place in sorted(found))
+            places = (place for place in self._space.locks if name is None or name == place[0])
+            rows = (self._space.locks[place] for place in sorted(places))
             return [self._lock_view(row) for row in islice((row for row in rows if self._is_held(row)), limit)]
 
     def _lock_view(self, row: LockRow) -> LockView:
@@ -287,18 +291,18 @@ class Reads(Handle):
     def _trail(self, target: str | None, after: int | None, limit: int) -> list[TrailEntry]:
         """Return the audit trail."""
         with self._changed:
-            found = (
+            matching = (
                 entry
                 for entry in reversed(self._space.trail)
                 if (target is None or entry.target == target) and (after is None or entry.id < after)
             )
-            return list(islice(found, limit))
+            return list(islice(matching, limit))
 
     def _pending_of(self, jobs: Sequence[str]) -> dict[str, int]:
         """Return how many occurrences of each job are pending."""
         with self._changed:
-            found = {name: len(self._space.jobs[name].pending) for name in jobs if name in self._space.jobs}
-            return {name: count for name, count in found.items() if count}
+            counts = {name: len(self._space.jobs[name].pending) for name in jobs if name in self._space.jobs}
+            return {name: count for name, count in counts.items() if count}
 
     def _children(self, numbers: Sequence[int], limit: int) -> dict[int, Children]:
         with self._changed:
@@ -338,7 +342,7 @@ class Reads(Handle):
 
 def matches_filter(row: OccurrenceRow, where: OccurrenceFilter) -> bool:
     """Whether all given conditions hold."""
-    at = row.scheduled_for
+    scheduled_for = row.scheduled_for
     return (
         (not where.states or row.state in where.states)
         and (where.origin is None or row.origin is where.origin)
@@ -346,8 +350,8 @@ def matches_filter(row: OccurrenceRow, where: OccurrenceFilter) -> bool:
         and (where.session is None or row.session == where.session)
         and (where.parent is None or row.parent == where.parent)
         and (where.job is None or row.job.spec.name == where.job)
-        and (where.scheduled_from is None or (at is not None and at >= where.scheduled_from))
-        and (where.scheduled_until is None or (at is not None and at <= where.scheduled_until))
+        and (where.scheduled_from is None or (scheduled_for is not None and scheduled_for >= where.scheduled_from))
+        and (where.scheduled_until is None or (scheduled_for is not None and scheduled_for <= where.scheduled_until))
     )
 
 

@@ -34,9 +34,9 @@ class OperatingVerbs(RoundVerbs):
         """Create occurrences by key; payloads are checked before anything is written."""
         payloads = [self._check_payload(item) for item in items]
         now = self._now()
-        made = [self._enqueue_one(item, payload, now) for item, payload in zip(items, payloads, strict=True)]
+        enqueued = [self._enqueue_one(item, payload, now) for item, payload in zip(items, payloads, strict=True)]
         self._notify()
-        return made
+        return enqueued
 
     def _check_payload(self, item: Item) -> str:
         job = self._job_open_to_callers(item.job)
@@ -48,9 +48,9 @@ class OperatingVerbs(RoundVerbs):
 
     def _enqueue_one(self, item: Item, payload: str, now: datetime) -> Enqueued:
         job = self._job_open_to_callers(item.job)
-        found = None if item.key is None else job.keys.get(item.key)
-        if found is not None:
-            return replace(answer_enqueued(found, created=False), payload=found.payload)
+        existing = None if item.key is None else job.keys.get(item.key)
+        if existing is not None:
+            return replace(answer_enqueued(existing, created=False), payload=existing.payload)
         due_at = when_due(item, now)
         row = self._create_occurrence(
             job,
@@ -67,8 +67,8 @@ class OperatingVerbs(RoundVerbs):
 
     @writes
     def _wake(self, numbers: Sequence[int], listed: int | None) -> int:
-        found = (self._space.occurrences.get(number) for number in numbers)
-        pending = [row for row in found if row is not None and row.state is State.PENDING]
+        rows = (self._space.occurrences.get(number) for number in numbers)
+        pending = [row for row in rows if row is not None and row.state is State.PENDING]
         if listed is None:
             woken = [row for row in pending if row.is_parked]
             for row in woken:
@@ -88,9 +88,9 @@ class OperatingVerbs(RoundVerbs):
     ) -> Enqueued:
         """Create a run of a job that is due now, beside its schedule, and one of each job in ``downstream``."""
         jobs, now = [self._job_open_to_callers(name) for name in (job, *downstream)], self._now()
-        found = None if key is None else jobs[0].keys.get(key)
-        if found is not None:
-            return answer_enqueued(found, created=False)
+        existing = None if key is None else jobs[0].keys.get(key)
+        if existing is not None:
+            return answer_enqueued(existing, created=False)
         nominal = from_micros(chain_time(to_micros(now))) if downstream else None
         row, *downstream_rows = [
             self._create_occurrence(
@@ -116,7 +116,7 @@ class OperatingVerbs(RoundVerbs):
 
     @writes
     def _retry(self, occurrence: int, *, by: str, why: str, again: bool) -> Enqueued:
-        """Create an occurrence with the work of a final one: enqueued if that was, else triggered by hand."""
+        """Create a new occurrence of a final one. Enqueued work stays enqueued; anything else becomes manual."""
         old = self._existing_occurrence(occurrence)
         newest = self._newest_retry(old)
         if newest is not old:
@@ -144,8 +144,8 @@ class OperatingVerbs(RoundVerbs):
 
     @writes
     def _forget(self, job: str, key: str, *, by: str, why: str, running: bool, only: int | None) -> State | None:
-        known = self._space.jobs.get(job)
-        row = None if known is None else known.keys.get(key)
+        job_row = self._space.jobs.get(job)
+        row = None if job_row is None else job_row.keys.get(key)
         if row is None or only not in {None, row.id}:
             return None
         if row.state is State.RUNNING and not running:
@@ -163,15 +163,19 @@ class OperatingVerbs(RoundVerbs):
             refuse_pruned(row, time)
         answers = []
         for time in times:
-            existing = [one for one in row.nominal.get(time, ()) if not one.state.final or one.state is State.SUCCEEDED]
+            existing = [
+                occurrence
+                for occurrence in row.nominal.get(time, ())
+                if not occurrence.state.final or occurrence.state is State.SUCCEEDED
+            ]
             if existing:
                 answers.append(answer_enqueued(existing[-1], created=False))
                 continue
             key = scheduled_key(time)
-            made = self._create_occurrence(
+            new_row = self._create_occurrence(
                 row, None if key in row.keys else key, Origin.BACKFILL, now, now, scheduled_for=time
             )
-            answers.append(answer_enqueued(made, created=True))
+            answers.append(answer_enqueued(new_row, created=True))
         created = [answer.id for answer in answers if answer.created]
         self._space.record_in_trail(now, by, "backfill", job, why, times=len(times), occurrences=created)
         return answers

@@ -32,7 +32,7 @@ from cronsensus.model.occurrence import (
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State
 from cronsensus.model.step import Done, GiveBack, Step, Want, may_be_reserved
-from cronsensus.payload.codec import clean, clean_error, cleaned
+from cronsensus.payload.codec import clean, clean_error, clean_optional
 from cronsensus.stores.memory.memory_handle import Handle, writes
 from cronsensus.stores.memory.state import JobRow, OccurrenceRow, SessionRow
 from cronsensus.stores.values import MOST_AHEAD, NO_DELAY, Partition, View, newest_of
@@ -72,7 +72,7 @@ class RoundVerbs(Handle):
                 now=now,
                 jobs=tuple(job_state(space.jobs_by_id[job]) for job in jobs),
                 more=has_more,
-                next_job=next((at for at, _ in space.due.keys_after((until, _NEVER))), None),
+                next_job=next((due_at for due_at, _ in space.due.keys_after((until, _NEVER))), None),
                 backlog=any(head is not None and head[0] <= now for head in heads),
                 next_pending=min((entry[0] for entry in later if entry is not None), default=None),
                 holders=tuple(self._session_view(session) for session in holders),
@@ -261,7 +261,7 @@ class RoundVerbs(Handle):
             return NotWon.UNKNOWN
         if scheduled_for is not None and job.horizon is not None and scheduled_for <= job.horizon:
             return NotWon.PRUNED
-        if scheduled_for is not None and not self._has_other_keeper(job, scheduled_for):
+        if scheduled_for is not None and not self._is_named_elsewhere(job, scheduled_for):
             return NotWon.LOST
         occurrence = job.keys.get(key)
         if occurrence is not None and scheduled_for is None and self._is_past_keep(occurrence, now):
@@ -296,7 +296,7 @@ class RoundVerbs(Handle):
     ) -> Claim | NotWon:
         if time - now > MOST_EARLY:
             return NotWon.EARLY
-        if (job.horizon is not None and time <= job.horizon) or not self._has_other_keeper(job, time):
+        if (job.horizon is not None and time <= job.horizon) or not self._is_named_elsewhere(job, time):
             return NotWon.LOST
         key = scheduled_key(time)
         occurrence = job.keys.get(key)
@@ -325,7 +325,7 @@ class RoundVerbs(Handle):
         return row.finished_at is not None and row.finished_at < now - row.job.spec.policies.keep
 
     @staticmethod
-    def _has_other_keeper(job: JobRow, time: datetime) -> bool:
+    def _is_named_elsewhere(job: JobRow, time: datetime) -> bool:
         """Whether another program named the job's times at ``time``, because its era had no trigger.
 
         A time before the first era counts as in that.
@@ -351,7 +351,7 @@ class RoundVerbs(Handle):
         now, outcome = self._now(), unless_cancelled(end.then, row.cancel)
         self._space.start_reserved(row, now - end.elapsed)
         error = error_of(outcome)
-        row.error, reason = None if error is None else clean_error(error), cleaned(outcome.reason)
+        row.error, reason = None if error is None else clean_error(error), clean_optional(outcome.reason)
         if (recorded := recorded_as(outcome)) is None:
             row.runs.pop()
         else:
@@ -364,12 +364,12 @@ class RoundVerbs(Handle):
         match outcome:
             case Again(failed=True):
                 row.failures += 1
-                self._space.put_back(row, after(now, outcome.after))
+                self._space.requeue_run(row, after(now, outcome.after))
             case Again():
                 row.attempt, row.expires_at, row.note = row.attempt - 1, None, outcome.note
                 if outcome.note is not None:
                     row.failures = 0
-                self._space.put_back(row, after(now, outcome.after))
+                self._space.requeue_run(row, after(now, outcome.after))
             case Parked():
                 row.attempt, row.expires_at, row.failures, row.crashes = row.attempt - 1, None, 0, 0
                 row.note = None
@@ -411,7 +411,7 @@ class RoundVerbs(Handle):
         if row.cancel is not None:
             self._space.close_run(row, State.CANCELLED, now, reason=row.cancel)
         else:
-            self._space.put_back(row, min(row.due_at, now + MOST_AHEAD))
+            self._space.requeue_run(row, min(row.due_at, now + MOST_AHEAD))
         return True
 
     def _record_note(self, note: Note) -> bool:

@@ -43,13 +43,13 @@ class SessionVerbs(Handle):
             beats = 0 if row is None else row.beats
             return Renewal(alive=False, lease=timedelta(0), cancel={}, drain=False, now=now, beats=beats, store=store)
         row.beats += 1
-        given = self._lease_for(row, lease, idle_lease)
-        self._set_lease(row, given, now)
+        granted_lease = self._lease_for(row, lease, idle_lease)
+        self._set_lease(row, granted_lease, now)
         runs = [self._space.occurrences[occurrence] for occurrence in row.running]
         cancel = {occurrence.id: occurrence.cancel for occurrence in runs if occurrence.cancel is not None}
         held = tuple((occurrence.id, occurrence.token) for occurrence in runs)
         return Renewal(
-            alive=True, lease=given, cancel=cancel, drain=row.draining, now=now, held=held,
+            alive=True, lease=granted_lease, cancel=cancel, drain=row.draining, now=now, held=held,
             beats=row.beats, store=store,
         )  # fmt: skip
 
@@ -65,17 +65,17 @@ class SessionVerbs(Handle):
     @writes
     def _reclaim(self, presumed_dead: Collection[str]) -> list[Takeover]:
         """End the sessions that are dead."""
-        taken: list[Takeover] = []
+        takeovers: list[Takeover] = []
         for row in list(self._space.open.values()):
             if not self._is_alive(row):
-                taken += self._end_session(row, "dead", "lease ran out", crashed=True)
+                takeovers += self._end_session(row, "dead", "lease ran out", crashed=True)
             elif row.spec.id in presumed_dead:
-                taken += self._end_session(row, "dead", "process gone", crashed=True)
-        return taken
+                takeovers += self._end_session(row, "dead", "process gone", crashed=True)
+        return takeovers
 
     def _end_session(self, session: SessionRow, ended_as: str, why: str, *, crashed: bool) -> list[Takeover]:
         now = self._now()
-        taken = [
+        takeovers = [
             self._take_over(self._space.occurrences[occurrence], session, why, now, crashed=crashed)
             for occurrence in list(session.running)
         ]
@@ -84,7 +84,7 @@ class SessionVerbs(Handle):
         session.ended_at, session.ended_as, session.ended_why = now, ended_as, why
         del self._space.open[session.spec.id]
         self._space.open_nodes.pop(session.spec.id, None)
-        return taken
+        return takeovers
 
     def _take_over(
         self, row: OccurrenceRow, session: SessionRow, why: str, now: datetime, *, crashed: bool

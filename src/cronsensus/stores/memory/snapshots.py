@@ -55,7 +55,7 @@ def _copy_space(space: dict[str, Any]) -> dict[str, Any]:
         job.pending, job.running = set(job.pending), set(job.running)
         job.ids, job.serial, job.final = _copy_sorted(job.ids), _copy_sorted(job.serial), _copy_sorted(job.final)
         job.keys = {key: rows[id(row)] for key, row in job.keys.items()}
-        job.nominal = {time: [rows[id(row)] for row in found] for time, found in job.nominal.items()}
+        job.nominal = {time: [rows[id(row)] for row in occurrences] for time, occurrences in job.nominal.items()}
     for session in sessions.values():
         session.running, session.locks = _copy_sorted(session.running), set(session.locks)
     return {

@@ -370,7 +370,7 @@ class Space:
         """Complete the record of the running attempt."""
         row.runs[-1] = replace(row.runs[-1], end=end, finished_at=now, reason=reason, error=error)
 
-    def put_back(self, row: OccurrenceRow, due_at: datetime) -> None:
+    def requeue_run(self, row: OccurrenceRow, due_at: datetime) -> None:
         """Make a running occurrence pending again."""
         self._leave_state(row, State.PENDING)
         row.state, row.due_at = State.PENDING, due_at
@@ -381,7 +381,7 @@ class Space:
     def park_run(self, row: OccurrenceRow, on: str) -> None:
         """Make a running occurrence pending again, without a due time until it is woken."""
         row.parked_on = on
-        self.put_back(row, LATEST)
+        self.requeue_run(row, LATEST)
 
     def wake_run(self, row: OccurrenceRow, due_at: datetime) -> None:
         """Make a parked occurrence due at a time; a batch is then claimed first."""

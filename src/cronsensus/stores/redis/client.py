@@ -1,6 +1,6 @@
 """Run scripts on the server, one at a time on a connection.
 
-A connection on which anything went wrong is closed and never used again: its next answer could be the one before.
+After any error of a connection it is closed and never used again: its next answer could be that of an earlier command.
 """
 
 from __future__ import annotations
@@ -76,23 +76,23 @@ class Client:
             StoreError: see ``translate_error``. If the answer was lost, the script may have run.
             TooFewReplicas: the script ran, but too few servers have its write.
         """
-        rest = (b"2", self._keyspace.meta, self._keyspace.never, *arguments)
+        keys_and_arguments = (b"2", self._keyspace.meta, self._keyspace.never, *arguments)
         confirmed = confirmed and self._url.min_replicas > 0
 
-        def talk(connection: DriverConnection) -> tuple[bytes, int]:
+        def send(connection: DriverConnection) -> tuple[bytes, int]:
             try:
-                return self._send_script(connection, (b"EVALSHA", script.sha, *rest), confirmed=confirmed)
+                return self._send_script(connection, (b"EVALSHA", script.sha, *keys_and_arguments), confirmed=confirmed)
             except exceptions.NoScriptError:
                 # The server was restarted or replaced. EVAL also loads the script.
-                return self._send_script(connection, (b"EVAL", script.text, *rest), confirmed=confirmed)
+                return self._send_script(connection, (b"EVAL", script.text, *keys_and_arguments), confirmed=confirmed)
 
-        def talk_and_report(connection: DriverConnection) -> tuple[bytes, int]:
-            answer = talk(connection)
+        def send_and_report(connection: DriverConnection) -> tuple[bytes, int]:
+            answer = send(connection)
             if tell is not None:
                 tell(connection._sock)  # noqa: SLF001 - only the socket is new after each connect
             return answer
 
-        answer, replicas = self._talk_to_server(talk_and_report)
+        answer, replicas = self._talk_to_server(send_and_report)
         if confirmed:
             self._require_replicas(replicas, answer)
         return answer
@@ -183,14 +183,14 @@ class Client:
         raise StoreUnavailable(f"{self.where}: each server of the Cluster names another one; redis-cli --cluster check")
 
     def _raise_meaning(self, error: exceptions.ResponseError) -> None:
-        refused = refusal_of(error)
-        if refused is None:
+        refusal = refusal_of(error)
+        if refusal is None:
             if code_of(error) in _NOT_THIS_SERVER:
                 self._route.forget_place()
             raise translate_error(error, self.where) from error
-        if refused.word == "SCHEMA":
-            raise other_schema(refused.rest, self.where, str(self._keyspace)) from error
-        raise refused from None
+        if refusal.word == "SCHEMA":
+            raise other_schema(refusal.rest, self.where, str(self._keyspace)) from error
+        raise refusal from None
 
     def _lend_connection(self, talk: Callable[[DriverConnection], Answer]) -> Answer:
         if self._closed.is_set():

@@ -72,9 +72,9 @@ class StoredJob:
         """Return the number of the next revision; 1 if the stored one is no number."""
         return int(self.revision) + 1 if re.fullmatch(r"\d{1,9}", str(self.revision)) else 1
 
-    def era_start(self, at: datetime, watermark: datetime | None = None) -> datetime:
+    def era_start(self, now: datetime, watermark: datetime | None = None) -> datetime:
         """Return when an era created at ``at`` begins: not before the watermark, nor before the last era."""
-        return max(at, watermark or self.watermark, self.last_since)
+        return max(now, watermark or self.watermark, self.last_since)
 
     def eras_and(self, era: Era, watermark: datetime) -> tuple[Era, ...]:
         """Return the eras that apply above ``watermark``, with the new ``era``."""
@@ -82,8 +82,8 @@ class StoredJob:
 
 
 @dataclass(slots=True)
-class Look:
-    """The state read in one moment.
+class DefinitionsRead:
+    """The definitions of a moment, and which releases were alive.
 
     Attributes:
         at: the store's clock then.
@@ -110,7 +110,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredJob:
     """A definition as an application declares it."""
 
     spec: JobSpec
@@ -127,23 +127,25 @@ class DefiningVerbs(Handle):
         """Define jobs; everything is checked before anything is written."""
         declared = _check_specs(specs)
         names = list(declared)
-        did: dict[str, list[str]] = {each.name: [] for each in dataclasses.fields(DefineResult)}
-        pieces = [names[at : at + MOST_JOBS_WRITTEN] for at in range(0, len(names), MOST_JOBS_WRITTEN)] or [[]]
+        names_by_outcome: dict[str, list[str]] = {outcome.name: [] for outcome in dataclasses.fields(DefineResult)}
+        pieces = [names[start : start + MOST_JOBS_WRITTEN] for start in range(0, len(names), MOST_JOBS_WRITTEN)] or [[]]
         retiring = complete
         while pieces or retiring:
             piece = pieces.pop(0) if pieces else []
             last = not pieces
-            found = self._define_batch(
+            batch_outcomes = self._define_batch(
                 [declared[name] for name in piece], names if complete and last else None, release, by, retire_after
             )
-            for act, some in found.items():
-                did[act] += some
-            retiring = complete and (not last or len(found["retired"]) == MOST_JOBS_WRITTEN)
-        return DefineResult(**{act: tuple(some) for act, some in did.items()})
+            for outcome_name, batch_names in batch_outcomes.items():
+                names_by_outcome[outcome_name] += batch_names
+            retiring = complete and (not last or len(batch_outcomes["retired"]) == MOST_JOBS_WRITTEN)
+        return DefineResult(
+            **{outcome_name: tuple(batch_names) for outcome_name, batch_names in names_by_outcome.items()}
+        )
 
     def _define_batch(
         self,
-        declared: Sequence[Declared],
+        declared: Sequence[DeclaredJob],
         complete: Sequence[str] | None,
         release: str,
         by: str,
@@ -151,25 +153,33 @@ class DefiningVerbs(Handle):
     ) -> dict[str, list[str]]:
         """Define some jobs in a step. ``complete``: all declared names, if all other jobs are to be retired."""
         for _ in range(MOST_TRIES):
-            # For a large release, a look at all names would take longer than the write may be late.
-            looks_at_all = complete is not None and len(complete) <= MOST_JOBS_WRITTEN
-            digests = {one.spec.name: one.digest for one in declared}
-            look = self._look_at(release, complete if complete and looks_at_all else list(digests), digests)
+            # For a large release, reading all names would take longer than the write may come after the read.
+            reads_all = complete is not None and len(complete) <= MOST_JOBS_WRITTEN
+            digests = {job.spec.name: job.digest for job in declared}
+            look = self._read_definitions(release, complete if complete and reads_all else list(digests), digests)
             if look is None:
                 continue
-            gone = [] if complete is None else self._list_gone(look, complete, release, all_seen=looks_at_all)
-            if gone is None:
+            undeclared = [] if complete is None else self._list_undeclared(look, complete, release, all_seen=reads_all)
+            if undeclared is None:
                 continue
-            did = _compare_definitions(look, declared, gone)
-            by_name = {one.spec.name: one for one in declared}
+            names_by_outcome = _compare_definitions(look, declared, undeclared)
+            by_name = {job.spec.name: job for job in declared}
             moves = {
-                name: move for name in did["unchanged"] if (move := _encode_moved(by_name[name], look.stored[name]))
+                name: move
+                for name in names_by_outcome["unchanged"]
+                if (move := _encode_moved(by_name[name], look.stored[name]))
             }
-            did["moved"] = list(moves)
-            if not (did["created"] or did["changed"] or did["retired"] or moves) and look.release_known:
-                return did
-            changes = {name: changes_between(look.stored[name].spec, by_name[name].spec) for name in did["changed"]}
-            trail = definition_entries(did, changes, release) if by else ()
+            names_by_outcome["moved"] = list(moves)
+            if (
+                not (names_by_outcome["created"] or names_by_outcome["changed"] or names_by_outcome["retired"] or moves)
+                and look.release_known
+            ):
+                return names_by_outcome
+            changes = {
+                name: changes_between(look.stored[name].spec, by_name[name].spec)
+                for name in names_by_outcome["changed"]
+            }
+            trail = definition_entries(names_by_outcome, changes, release) if by else ()
             entries = [[clean(by), "define", name, "", dumps(details)] for name, details in trail]
             try:
                 self._write_definitions(
@@ -178,27 +188,33 @@ class DefiningVerbs(Handle):
                     release=release,
                     newer_release_lives=look.newer_release_lives,
                     other_release_lives=look.other_release_lives,
-                    created=[_encode_created(by_name[name], look.at) for name in did["created"]],
-                    changed=[_encode_changed(by_name[name], look.stored[name], look.at) for name in did["changed"]],
-                    retired=[_encode_retired(look.stored[name], look.at, retire_after) for name in did["retired"]],
+                    created=[_encode_created(by_name[name], look.at) for name in names_by_outcome["created"]],
+                    changed=[
+                        _encode_changed(by_name[name], look.stored[name], look.at)
+                        for name in names_by_outcome["changed"]
+                    ],
+                    retired=[
+                        _encode_retired(look.stored[name], look.at, retire_after)
+                        for name in names_by_outcome["retired"]
+                    ],
                     moved=list(moves.values()),
                     entries=entries,
                 )
             except Refusal:
                 continue  # AGAIN: another caller was faster
-            return did
+            return names_by_outcome
         raise _busy_error(f"definitions of release {release!r}")
 
     def _rewind(self, rewind: Rewind, *, by: str, why: str) -> bool:
-        """Take a job's schedule back."""
+        """Rewind a job."""
         *step, details = _encode_rewind(rewind)
-        done: bool = self._decide_script("rewind", *step, clean(by), clean(why), details)
-        return done
+        is_rewound: bool = self._decide_script("rewind", *step, clean(by), clean(why), details)
+        return is_rewound
 
     def _retire(self, job: str, *, by: str, why: str) -> bool:
         """Stop a job for good."""
         for _ in range(MOST_TRIES):
-            look = self._look_at("", [job])
+            look = self._read_definitions("", [job])
             if look is None:
                 continue
             stored = look.stored.get(job)
@@ -252,12 +268,14 @@ class DefiningVerbs(Handle):
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
-    def _look_at(self, release: str, names: Sequence[str], digests: Mapping[str, str] = _NO_DIGESTS) -> Look | None:
+    def _read_definitions(
+        self, release: str, names: Sequence[str], digests: Mapping[str, str] = _NO_DIGESTS
+    ) -> DefinitionsRead | None:
         """Read the jobs with some names; ``None`` if definitions changed meanwhile.
 
         A definition itself is read only if its digest is not that of ``digests``.
         """
-        look: Look | None = None
+        look: DefinitionsRead | None = None
         for start in range(0, max(len(names), 1), MOST_JOBS_READ):
             page = names[start : start + MOST_JOBS_READ]
             now, generation, release_known, lives, rows, code_job_count = self._read_script(
@@ -265,7 +283,7 @@ class DefiningVerbs(Handle):
             )
             if look is None:
                 newer_release_lives, other_release_lives = lives
-                look = Look(
+                look = DefinitionsRead(
                     from_micros(int(now)),
                     generation,
                     release_known,
@@ -278,17 +296,17 @@ class DefiningVerbs(Handle):
             look.stored |= {name: _stored_job(name, row, look.at) for name, row in zip(page, rows, strict=True) if row}
         return look
 
-    def _list_gone(
-        self, look: Look, complete: Sequence[str], release: str, *, all_seen: bool
+    def _list_undeclared(
+        self, look: DefinitionsRead, complete: Sequence[str], release: str, *, all_seen: bool
     ) -> list[StoredJob] | None:
-        """Return jobs of code that are neither retired nor declared, as many as a step takes; ``None``: look again."""
+        """Return jobs of code that are no longer declared, as many as a step takes; ``None``: read everything again."""
         if all_seen and look.code_job_count == sum(
             job.source == "code" and not job.retired for job in look.stored.values()
         ):
             return []
         names = set(complete)
         missing = [name for name in self._read_script("code") if name not in names][:MOST_JOBS_WRITTEN]
-        other = self._look_at(release, missing)
+        other = self._read_definitions(release, missing)
         if other is None or other.generation != look.generation:
             return None
         look.stored |= other.stored
@@ -318,30 +336,30 @@ def _encode_rewind(rewind: Rewind) -> list[Any]:
     ]  # fmt: skip
 
 
-def _check_specs(specs: Sequence[JobSpec]) -> dict[str, Declared]:
+def _check_specs(specs: Sequence[JobSpec]) -> dict[str, DeclaredJob]:
     """Check definitions.
 
     Raises:
         InvalidPayload: arguments are not JSON, or too large.
     """
-    declared: dict[str, Declared] = {}
+    declared: dict[str, DeclaredJob] = {}
     for spec in specs:
         payload = write_payload(spec.args, spec.kwargs, what=f"arguments of {spec.name!r}")
-        declared[spec.name] = Declared(spec, spec.digest, payload)
+        declared[spec.name] = DeclaredJob(spec, spec.digest, payload)
     return declared
 
 
 def _stored_job(name: str, row: Sequence[Any], now: datetime) -> StoredJob:
     number, digest, revision, watermark, eras, last_since, retired_at, source, waiting_until, next_due, spec = row
     # Defining a job again also repairs a definition that was edited by hand.
-    at = from_micros(int(watermark)) if _is_instant(watermark) else now
-    since = from_micros(int(last_since)) if _is_instant(last_since) else at
+    decided_until = from_micros(int(watermark)) if _is_instant(watermark) else now
+    since = from_micros(int(last_since)) if _is_instant(last_since) else decided_until
     try:
-        needed_eras = holding_eras(read_eras(eras), at)
+        needed_eras = holding_eras(read_eras(eras), decided_until)
     except StoreCorrupt:
         needed_eras = ()
     return StoredJob(
-        name, number, digest, revision, at, needed_eras, since, retired_at is not False, source,
+        name, number, digest, revision, decided_until, needed_eras, since, retired_at is not False, source,
         waiting_until is not False, watermark, next_due if _is_instant(next_due) else None, _readable_spec(spec),
     )  # fmt: skip
 
@@ -357,7 +375,9 @@ def _is_instant(text: Any) -> bool:
     return isinstance(text, str) and re.fullmatch(r"-?\d{1,16}", text) is not None and is_sound(int(text))
 
 
-def _compare_definitions(look: Look, declared: Sequence[Declared], gone: Sequence[StoredJob]) -> dict[str, list[str]]:
+def _compare_definitions(
+    look: DefinitionsRead, declared: Sequence[DeclaredJob], gone: Sequence[StoredJob]
+) -> dict[str, list[str]]:
     did: dict[str, list[str]] = {each.name: [] for each in dataclasses.fields(DefineResult)}
     for definition in declared:
         name = definition.spec.name
@@ -374,12 +394,12 @@ def _compare_definitions(look: Look, declared: Sequence[Declared], gone: Sequenc
 # --- what is written --------------------------------------------------------------------------------------------------
 
 
-def _encode_created(definition: Declared, at: datetime) -> list[Any]:
+def _encode_created(definition: DeclaredJob, now: datetime) -> list[Any]:
     """Return a new job's name, fields, first era and next due time."""
-    watermark = at
+    watermark = now
     trigger = definition.spec.trigger
-    if trigger is not None and trigger.next_after(at) is None:
-        last = trigger.latest_until(at, at - _LONG_AGO)
+    if trigger is not None and trigger.next_after(now) is None:
+        last = trigger.latest_until(now, now - _LONG_AGO)
         if last is not None:
             # All of its times are past. The last time still needs a verdict, and a plan begins after the watermark.
             watermark = last - _MICROSECOND
@@ -388,17 +408,17 @@ def _encode_created(definition: Declared, at: datetime) -> list[Any]:
     return [definition.spec.name, list(fields), _era_text(era), to_micros_text(next_nominal((era,), watermark))]
 
 
-def _encode_changed(definition: Declared, stored: StoredJob, at: datetime) -> list[Any]:
+def _encode_changed(definition: DeclaredJob, stored: StoredJob, now: datetime) -> list[Any]:
     """Return a changed job: the values read, then the same as for a new job."""
-    watermark = max(stored.watermark, at) if stored.retired else stored.watermark
+    watermark = max(stored.watermark, now) if stored.retired else stored.watermark
     revision = stored.next_revision
-    era = Era(stored.era_start(at, watermark), definition.spec.trigger, revision, definition.spec.after)
+    era = Era(stored.era_start(now, watermark), definition.spec.trigger, revision, definition.spec.after)
     eras = stored.eras_and(era, watermark)
     fields = _encode_fields(definition, revision, watermark, eras)
     return [*_encode_seen(stored), list(fields), _era_text(era), to_micros_text(next_nominal(eras, watermark))]
 
 
-def _encode_moved(definition: Declared, stored: StoredJob) -> list[Any] | None:
+def _encode_moved(definition: DeclaredJob, stored: StoredJob) -> list[Any] | None:
     """Return the values read of an unchanged job and its due time under the zone rules; ``None``: it is the same."""
     trigger = definition.spec.trigger
     if trigger is None or not trigger.zones or not _is_instant(stored.stored_watermark):
@@ -408,16 +428,16 @@ def _encode_moved(definition: Declared, stored: StoredJob) -> list[Any] | None:
     return None if next_due == was else [*_encode_seen(stored), to_micros_text(next_due)]
 
 
-def _encode_retired(stored: StoredJob, at: datetime, retire_after: timedelta) -> list[Any]:
+def _encode_retired(stored: StoredJob, now: datetime, retire_after: timedelta) -> list[Any]:
     """Return a job to retire: the values read, its fields and last era, and its undecided times."""
     if stored.retired:
         return _encode_seen(stored)
-    until = to_micros_text(at + retire_after) if retire_after > NO_DELAY else None
+    until = to_micros_text(now + retire_after) if retire_after > NO_DELAY else None
     # After a clock was set back, the last era begins later: the times of the era before it until then count, too.
-    undecided = undecided_until(stored.eras, stored.watermark, stored.era_start(at))
+    undecided = undecided_until(stored.eras, stored.watermark, stored.era_start(now))
     watermark = stored.watermark if undecided is None else undecided.last
     revision = stored.next_revision
-    era = Era(stored.era_start(at, watermark), None, revision)
+    era = Era(stored.era_start(now, watermark), None, revision)
     eras = _eras_text(stored.eras_and(era, watermark))
     fields = ["revision", str(revision), "last_since", to_micros_text(era.since), "eras", eras]
     last = None if undecided is None else to_micros_text(undecided.last)
@@ -429,7 +449,7 @@ def _encode_seen(stored: StoredJob) -> list[Any]:
     return [stored.number, stored.revision, stored.stored_watermark, stored.name]
 
 
-def _encode_fields(definition: Declared, revision: int, watermark: datetime, eras: tuple[Era, ...]) -> Iterator[str]:
+def _encode_fields(definition: DeclaredJob, revision: int, watermark: datetime, eras: tuple[Era, ...]) -> Iterator[str]:
     """Yield the fields of a revision and their values, alternately."""
     spec, policies = definition.spec, definition.spec.policies
     fields = {

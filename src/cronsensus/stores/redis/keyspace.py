@@ -1,4 +1,4 @@
-"""The names of what a namespace keeps in Redis."""
+"""The keys and channels of a namespace in Redis."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Keyspace:
         return self._key_of(f"sign:{session}")
 
     def waiter_channel(self, waiter: str) -> bytes:
-        """Return the channel on which a waiter is told that a lock may be free."""
+        """Return the channel on which a waiter is notified that a lock may be free."""
         return self._key_of(f"line:{waiter}")
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Decode an answer of which one text is not UTF-8.
+"""Decode an answer that contains a text that is not UTF-8.
 
 The fast decoder refuses such an answer as a whole. The text may be one field of one row that was edited by hand, and
 everything beside it can be read.
@@ -48,9 +48,9 @@ class _Reader:
         return self._read_several(self._read_number(form), pairs=pairs)
 
     def _read_bytes(self, count: int) -> bytes:
-        found = self._answer[self._at : self._at + count]
+        read = self._answer[self._at : self._at + count]
         self._at += count
-        return found
+        return read
 
     def _read_number(self, form: str) -> Any:
         return struct.unpack(form, self._read_bytes(struct.calcsize(form)))[0]

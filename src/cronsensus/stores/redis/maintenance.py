@@ -1,4 +1,4 @@
-"""Set-up and care: check, migrate, prune, describe."""
+"""Verbs that check, migrate, prune and describe a store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ JOBS_AT_ONCE = 100
 DELETED_AT_ONCE = 200
 """Most occurrences and ranges that one script deletes, so that others do not wait long."""
 
-_UNTOLD = (
+_NO_EVIDENCE = (
     "no evidence of death: this user may not ask PUBSUB NUMSUB, so a dead node on another host is noticed when its "
     "lease ends; ACL SETUSER … +pubsub|numsub"
 )
@@ -39,7 +39,7 @@ class MaintenanceVerbs(Handle):
         return []
 
     def _check(self) -> None:
-        """Raise unless the server may be trusted with a store, and holds nothing that a newer version wrote."""
+        """Raise unless the server is fit for a store, and the namespace was not written by a newer version."""
         require_sound(read_server_health(self._client), self._client.where)
         self._now()
 
@@ -47,23 +47,23 @@ class MaintenanceVerbs(Handle):
         return from_micros(int(self._read_script("now")))
 
     def _prune(self, before: datetime | None, limit: int) -> Pruned:
-        """Delete what is over and raise horizons, some of it in each step: a job's deletions and its horizon in one."""
+        """Delete old rows and raise horizons, a part in each step; a job's deletions and its horizon are one step."""
         jobs: list[str] = self._read_script("prunable", before is not None)
         deleted = needed = position = batches = 0
         while True:
-            wanted = min(DELETED_AT_ONCE, limit - deleted)
-            gone, spent, done, position, more = self._write_script(
-                "prune", jobs[:JOBS_AT_ONCE], to_micros_text(before), wanted, position
+            part_limit = min(DELETED_AT_ONCE, limit - deleted)
+            deleted_now, needed_now, jobs_done, position, has_more = self._write_script(
+                "prune", jobs[:JOBS_AT_ONCE], to_micros_text(before), part_limit, position
             )
-            deleted, needed = deleted + int(gone), needed + int(spent)
-            jobs = jobs[done:]
+            deleted, needed = deleted + int(deleted_now), needed + int(needed_now)
+            jobs = jobs[jobs_done:]
             batches += 1
-            if deleted >= limit or not (jobs or (more and batches < MOST_BATCHES)):
+            if deleted >= limit or not (jobs or (has_more and batches < MOST_BATCHES)):
                 return Pruned(deleted, needed)
 
     def _describe(self) -> dict[str, Any]:
         health = read_server_health(self._client)
-        told = may_ask(self._client, self._keyspace)
+        has_evidence = may_ask(self._client, self._keyspace)
         return {
             "store": self.capabilities.name,
             "where": self._client.where,
@@ -78,6 +78,6 @@ class MaintenanceVerbs(Handle):
             "persistence": health.persistence,
             "replicas": health.replicas,
             "min_replicas": self._url.min_replicas,
-            "evidence_of_death": "a channel that the process listens to" if told else _UNTOLD,
-            "warnings": [*health.warnings, *([] if told else [_UNTOLD])],
+            "evidence_of_death": "a channel that the process listens to" if has_evidence else _NO_EVIDENCE,
+            "warnings": [*health.warnings, *([] if has_evidence else [_NO_EVIDENCE])],
         }

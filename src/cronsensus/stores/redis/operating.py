@@ -26,7 +26,7 @@ from cronsensus.timing.instants import LATEST_MICROS, from_micros, within_stores
 
 
 class OperatingVerbs(Handle):
-    """What creates and cancels occurrences from outside the schedule."""
+    """The verbs that create and cancel occurrences outside of the schedule."""
 
     def _enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
         keys = [new_id() if item.key is None else item.key for item in items]
@@ -40,12 +40,12 @@ class OperatingVerbs(Handle):
                 "store the data elsewhere and pass its key"
             ) from None
         return [
-            Enqueued(int(number), item.job, key, created, State(state), _read_payload(found))
-            for item, key, (number, created, state, *found) in zip(items, keys, answers, strict=True)
+            Enqueued(int(number), item.job, key, created, State(state), _read_payload(payload))
+            for item, key, (number, created, state, *payload) in zip(items, keys, answers, strict=True)
         ]
 
     def _wake(self, numbers: Sequence[int], listed: int | None) -> int:
-        """Wake what is parked, or the batch whose list is complete; the script notifies nodes."""
+        """Wake parked occurrences, or the batch whose list is complete; the script notifies nodes."""
         ids, length = [occurrence_id(number) for number in numbers], None if listed is None else str(listed)
         woken: int = self._decide_script("wake", ids, length, self._sender)
         return woken
@@ -53,11 +53,13 @@ class OperatingVerbs(Handle):
     def _trigger(
         self, job: str, payload: str | None, key: str | None, downstream: Sequence[str], *, by: str, why: str
     ) -> Enqueued:
-        """Run a job now, beside its schedule, and after it what comes after it."""
-        named = new_id() if key is None else key
-        behind = [[name, new_id()] for name in downstream]
-        number, created, state = self._decide_script("trigger", job, named, clean(by), clean(why), payload, behind)
-        return Enqueued(int(number), job, named, created, State(state))
+        """Run a job now, beside its schedule, and its ``downstream`` jobs after it."""
+        own_key = new_id() if key is None else key
+        downstream_keys = [[name, new_id()] for name in downstream]
+        number, created, state = self._decide_script(
+            "trigger", job, own_key, clean(by), clean(why), payload, downstream_keys
+        )
+        return Enqueued(int(number), job, own_key, created, State(state))
 
     def _pause(self, job: str, *, by: str, why: str) -> bool:
         paused: bool = self._decide_script("pause", job, clean(by), clean(why))
@@ -78,10 +80,10 @@ class OperatingVerbs(Handle):
             raise _not_there(occurrence) from None
 
     def _retry(self, occurrence: int, *, by: str, why: str, again: bool) -> Enqueued:
-        """Make a new occurrence of a final one. Enqueued work stays a queue; anything else is now by hand."""
-        asked = (occurrence_id(occurrence), new_id(), clean(by), clean(why), again)
+        """Create a new occurrence of a final one. Enqueued work stays enqueued; anything else becomes manual."""
+        arguments = (occurrence_id(occurrence), new_id(), clean(by), clean(why), again)
         try:
-            number, job, key, created, state = self._decide_script("retry", *asked)
+            number, job, key, created, state = self._decide_script("retry", *arguments)
         except Refusal as refused:
             if refused.word == "FINAL":
                 raise succeeded_already(occurrence) from None
@@ -94,13 +96,13 @@ class OperatingVerbs(Handle):
 
     def _forget(self, job: str, key: str, *, by: str, why: str, running: bool, only: int | None) -> State | None:
         try:
-            was = self._decide_script(
+            state_before = self._decide_script(
                 "forget", job, key, clean(by), clean(why), running, dumps(key, what="the key"),
                 None if only is None else occurrence_id(only),
             )  # fmt: skip
         except Refusal:
             raise still_running(job, key) from None
-        return State(was) if was else None
+        return State(state_before) if state_before else None
 
     def _backfill(self, job: str, times: Sequence[datetime], *, by: str, why: str) -> list[Enqueued]:
         rows = [[to_micros_text(time), scheduled_key(time), new_id()] for time in times]
@@ -136,8 +138,8 @@ def _payload_json(values: tuple[Any, ...] | Mapping[str, Any] | None, job: str) 
     return dumps(plain, what=f"arguments of {job!r}")
 
 
-def _read_payload(found: list[Any]) -> str | None:
-    return found[0] if found and isinstance(found[0], str) else None
+def _read_payload(values: list[Any]) -> str | None:
+    return values[0] if values and isinstance(values[0], str) else None
 
 
 def _not_there(occurrence: int) -> LookupError:

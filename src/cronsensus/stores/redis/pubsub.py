@@ -1,4 +1,4 @@
-"""A connection that only listens: to a channel of messages, and to one that shows that its process is alive."""
+"""A connection that only listens: to a channel of notifications, and to one that shows that its process is alive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cronsensus.timing.clock import SystemClock
 _log = Logger("cronsensus.store")
 _CLOCK = SystemClock()
 ANSWER_WITHIN = 5.0
-"""Seconds within which a connection that said nothing for a while has to answer."""
+"""Seconds within which a connection that was silent for a while must answer."""
 _all: weakref.WeakSet[Subscription] = weakref.WeakSet()
 
 
@@ -43,7 +43,7 @@ class Subscription:
         _all.add(self)
 
     def show_sign(self, sign: bytes | None) -> None:
-        """Listen also to the channel ``sign``, and no more to the one before, so that others see this process there."""
+        """Listen also to the channel ``sign``, instead of the one before: others see that this process is alive."""
         self._sign = sign
         self._poller.wake()
 
@@ -98,10 +98,10 @@ class Subscription:
         return messages
 
     def _ask_if_silent(self, connection: DriverConnection) -> None:
-        """Have a connection that has said nothing for a while show that it delivers; its answer is read as others are.
+        """Test a connection that was silent for a while by a PING, whose answer is read like other messages.
 
         Raises:
-            ConnectionError: it is open, and nothing comes through.
+            ConnectionError: it seems open, but delivers nothing.
         """
         if connection.can_read(0.0) or _CLOCK.monotonic() - self._heard_at < poller.SILENT:
             return
@@ -116,10 +116,10 @@ class Subscription:
             self._poller.wait([connection._sock.fileno()], until)  # noqa: SLF001 - no other way to wait for two
 
     def check_connection(self) -> None:
-        """Check a connection on which no thread waits, and listen anew if it is gone.
+        """Check a connection on which no thread waits, and open a new one if it is gone.
 
         Raises:
-            StoreUnavailable: it cannot be listened to.
+            StoreUnavailable: there is no connection to listen on.
         """
         if self.listen():
             return
@@ -138,14 +138,14 @@ class Subscription:
         self._poller.close()
 
     def _show_sign(self, connection: DriverConnection) -> None:
-        wanted, shown = self._sign, self._shown
-        if wanted == shown:
+        sign, shown = self._sign, self._shown
+        if sign == shown:
             return
-        if wanted is not None:
-            connection.send_command("SUBSCRIBE", wanted)
+        if sign is not None:
+            connection.send_command("SUBSCRIBE", sign)
         if shown is not None:
             connection.send_command("UNSUBSCRIBE", shown)
-        self._shown = wanted
+        self._shown = sign
 
     def _release_connection(self) -> None:
         with self._lock:

@@ -1,7 +1,7 @@
-"""What goes to the scripts and comes back, and how it reads as values of the model.
+"""Encode the arguments of scripts, and decode their answers into values of the model.
 
-Both ways it is MessagePack: one text each way is the least that a driver can be asked to parse. Instants and ids go as
-text, because a script's numbers are doubles. What is absent comes back as ``False``, which is Lua's word for it.
+Both are MessagePack, in one text each way, so the driver has little to parse. Instants and ids are sent as text,
+because Lua's numbers are doubles. An absent value comes back as ``False``: Lua has no ``nil`` in a list.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MICROSECOND = timedelta(microseconds=1)
 LARGEST_ID = 10**14 - 1
 _NO_ID = "-"
 MOST_KEPT_DEFINITIONS = 2048
-"""Definitions that a process keeps parsed, by their text."""
+"""Most definitions that a process keeps parsed, by their text."""
 
 Value = TypeVar("Value")
 Row = Sequence[Any]
@@ -45,7 +45,7 @@ _unpack = msgspec.msgpack.Decoder().decode
 
 
 def unpack_answer(answer: bytes) -> Any:
-    """Return what a script answered; text that is none (half characters) comes with escapes in it."""
+    """Decode the answer of a script; text that is not UTF-8 comes back with escapes in it."""
     try:
         return _unpack(answer)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -60,18 +60,18 @@ write_session_spec = msgspec.json.Encoder().encode
 
 
 def or_none(value: Value | Literal[False]) -> Value | None:
-    """Return ``value``, or ``None`` for what is absent."""
+    """Return ``value``; ``None`` if it is absent."""
     return None if value is False else value
 
 
 def read_instant(value: str | Literal[False]) -> datetime | None:
-    """Return an instant, or ``None`` for what is absent."""
+    """Return an instant; ``None`` if it is absent."""
     return None if value is False else from_micros(int(value))
 
 
-def to_micros_text(at: datetime | None) -> str | None:
+def to_micros_text(instant: datetime | None) -> str | None:
     """Return an instant as the scripts have it."""
-    return None if at is None else str(to_micros(at))
+    return None if instant is None else str(to_micros(instant))
 
 
 def to_length(duration: timedelta) -> int:
@@ -80,7 +80,7 @@ def to_length(duration: timedelta) -> int:
 
 
 def occurrence_id(number: int) -> str:
-    """Return an occurrence's number as the keys have it; one that no occurrence has, if it cannot be one."""
+    """Return an occurrence's number as keys contain it; for a number that cannot be one, an id that does not exist."""
     return f"{number:014d}" if 0 < number <= LARGEST_ID else _NO_ID
 
 
@@ -137,7 +137,7 @@ def era_row(era: Era) -> list[Any]:
 
 
 def write_json(value: Any) -> str:
-    """Return JSON text; what it holds was checked before."""
+    """Return a value, which was checked before, as JSON text."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -148,16 +148,16 @@ def holding_eras(eras: tuple[Era, ...], watermark: datetime) -> tuple[Era, ...]:
 
 
 def job_state(keyspace: Keyspace, row: Row) -> JobState:
-    """Return what planning needs to know of a job."""
+    """Return the state of a job for planning."""
     number, spec, revision, watermark, eras, active, pauses, definition, due = row
-    at = from_micros(instant_of(int(watermark)))
+    decided_until = from_micros(instant_of(int(watermark)))
     return JobState(
         id=keyspace.job_id(number),
         spec=read_spec(spec),
         revision=int(revision),
-        watermark=at,
-        eras=holding_eras(read_eras(eras), at),
-        pauses=tuple(pause for pause in map(read_stretch, pauses) if pause.end is None or pause.end > at),
+        watermark=decided_until,
+        eras=holding_eras(read_eras(eras), decided_until),
+        pauses=tuple(pause for pause in map(read_stretch, pauses) if pause.end is None or pause.end > decided_until),
         active=active,
         due_at=read_instant(due),
         definition=definition,
@@ -200,8 +200,23 @@ def read_claim(
     row: Row, specs: Mapping[str, JobSpec], session: str, claimed_at: datetime, *, reserved: bool = False
 ) -> Claim:
     """Return a claim as ``starting.lua`` made it."""
-    number, job, key, origin, nominal, due, attempt, token, payload, crashes, failures, parent, listed, *more = row
-    created, note, *fingerprint = more
+    (
+        number,
+        job,
+        key,
+        origin,
+        nominal,
+        due,
+        attempt,
+        token,
+        payload,
+        crashes,
+        failures,
+        parent,
+        listed,
+        *newer_fields,
+    ) = row
+    created, note, *fingerprint = newer_fields
     args, kwargs, headers = read_call(payload)
     return Claim(
         id=int(number),
@@ -297,12 +312,12 @@ def read_glance(row: Row, job: str) -> Glance:
 
 
 def _read_progress(text: str) -> tuple[float, float]:
-    done, _, total = text.partition(" ")
-    return float(done), float(total)
+    done_text, _, total = text.partition(" ")
+    return float(done_text), float(total)
 
 
 def read_children(row: Row | Literal[False], limit: int) -> Children:
-    """Return where a batch stands, as ``children.lua`` counted it: up to a limit."""
+    """Return the state of a batch and its items by state, as ``children.lua`` counted them, up to a limit."""
     if row is False:
         return Children(None)
     state, listed, *counts = row
@@ -312,7 +327,7 @@ def read_children(row: Row | Literal[False], limit: int) -> Children:
 
 
 def read_attempts(number: int, job: str, row: Row, ended: Sequence[str]) -> list[RunView]:
-    """Return the attempts of an occurrence: the earlier ones, and the one that stands in its row."""
+    """Return the attempts of an occurrence: the earlier ones, and the one in its row."""
     _, key, nominal, state, attempt, token, session, node, started, finished, end, reason, error = row
 
     def view(run: Row) -> RunView:

@@ -69,16 +69,16 @@ def code_of(error: exceptions.ResponseError) -> str:
     for kind, code in _CODES:
         if isinstance(error, kind):
             return code
-    found = _CODE.search(str(error))
-    if found:
-        return "TRYAGAIN" if found[1] == "ASK" else found[1]
+    match = _CODE.search(str(error))
+    if match:
+        return "TRYAGAIN" if match[1] == "ASK" else match[1]
     return "TRYAGAIN" if _NON_LOCAL in str(error) else ""
 
 
 def moved_to(error: exceptions.ResponseError) -> tuple[str, int] | None:
     """Return the address to which a Cluster refers; ``None``: the error is none of that kind."""
-    found = _MOVED.fullmatch(str(error)) if code_of(error) == "MOVED" else None
-    return None if found is None else (found[1], int(found[2]))
+    match = _MOVED.fullmatch(str(error)) if code_of(error) == "MOVED" else None
+    return None if match is None else (match[1], int(match[2]))
 
 
 def translate_error(error: Exception, where: str) -> StoreError:

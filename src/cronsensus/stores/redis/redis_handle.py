@@ -1,4 +1,4 @@
-"""What every verb of the Redis store stands on: a script, its arguments, its answer, what a refusal means."""
+"""The base of the Redis store's verbs: run a script, decode its answer, raise the error of a refusal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from cronsensus.errors import InvalidOption, LeaseLost, UnknownJob
 from cronsensus.model.job import no_run_by_hand
 from cronsensus.model.ledger import CLOCK_SET_BACK
-from cronsensus.stores.clock_watch import BY_ITSELF, SLACK, ClockWatch, Looked
+from cronsensus.stores.clock_watch import STORE_ACTOR, TOLERANCE, ClockReading, ClockWatch
 from cronsensus.stores.redis.client import Client
 from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.redis_codec import pack, unpack_answer
@@ -37,7 +37,7 @@ class Handle:
         """Prepare to compare the server's clock with one that never steps, from the first write on."""
         self._steady = self._clock or SystemClock()
         self._watch = ClockWatch()
-        self._looked: Looked | None = None
+        self._last_reading: ClockReading | None = None
         self._unreadable = Unreadable()
 
     @property
@@ -68,22 +68,22 @@ class Handle:
             raise InvalidOption(f"{self._url.where} cannot keep this value: {error}") from error
 
     def _run_watched(self, verb: str, arguments: bytes, *, confirmed: bool) -> Any:
-        after = self._steady.monotonic()
-        last, earliest, entry = self._looked, b"", b""
+        asked_at = self._steady.monotonic()
+        last, earliest, entry = self._last_reading, b"", b""
         if last is not None:
-            earliest = b"%d" % (last.now + round((after - last.before) * 1_000_000) - SLACK)
+            earliest = b"%d" % (last.now + round((asked_at - last.answered_at) * 1_000_000) - TOLERANCE)
         try:
             now, answer = self._run_script(verb, arguments, earliest, confirmed=confirmed)
         except Refusal as refused:
             if refused.word != "SETBACK":
                 raise
-            back = self._watch.compare_reading(Looked(int(refused.rest), after, self._steady.monotonic()))
-            if back is not None:
-                entry = pack([BY_ITSELF, CLOCK_SET_BACK, "", back.why, json.dumps(back.details)])
-            after = self._steady.monotonic()
+            set_back = self._watch.compare_reading(ClockReading(int(refused.rest), asked_at, self._steady.monotonic()))
+            if set_back is not None:
+                entry = pack([STORE_ACTOR, CLOCK_SET_BACK, "", set_back.why, json.dumps(set_back.details)])
+            asked_at = self._steady.monotonic()
             now, answer = self._run_script(verb, arguments, b"", entry, confirmed=confirmed)
-        self._looked = Looked(int(now), after, self._steady.monotonic())
-        self._watch.keep_reading(self._looked)
+        self._last_reading = ClockReading(int(now), asked_at, self._steady.monotonic())
+        self._watch.keep_reading(self._last_reading)
         return answer
 
     def _run_script(
@@ -98,8 +98,10 @@ class Handle:
     ) -> Any:
         now = b"" if self._clock is None else b"%d" % to_micros(self._clock.now())
         try:
-            given = (arguments, now, earliest, entry)
-            return unpack_answer(self._client.run_script(script_of(verb), given, confirmed=confirmed, tell=tell))
+            script_arguments = (arguments, now, earliest, entry)
+            return unpack_answer(
+                self._client.run_script(script_of(verb), script_arguments, confirmed=confirmed, tell=tell)
+            )
         except Refusal as refused:
             if refused.word == "LEASELOST":
                 raise LeaseLost("the session is not alive; what it held may be with another node by now") from None

@@ -54,21 +54,21 @@ class Health:
     @property
     def warnings(self) -> list[str]:
         """Problems that are not refused, but worth knowing."""
-        found = []
+        warnings_found = []
         if not self.append_only and self.save == "":
-            found.append(
+            warnings_found.append(
                 "nothing is saved to disk: a restart forgets every job, run and verdict; CONFIG SET appendonly yes"
             )
         elif not self.append_only:
-            found.append(
+            warnings_found.append(
                 "only snapshots are saved: a restart may forget the last minutes, and runs repeat; "
                 "CONFIG SET appendonly yes"
             )
         elif self.fsync == "no":
-            found.append("the append-only file is never synced by the server; CONFIG SET appendfsync everysec")
+            warnings_found.append("the append-only file is never synced by the server; CONFIG SET appendfsync everysec")
         if self.max_memory == 0:
-            found.append("no limit of memory is set (maxmemory 0): the host's own limit would kill the server")
-        return found
+            warnings_found.append("no limit of memory is set (maxmemory 0): the host's own limit would kill the server")
+        return warnings_found
 
 
 class EvictionWatch:
@@ -149,7 +149,7 @@ def _throws_away(policy: str, where: str) -> str:
 def _read_info(client: Client, *sections: str) -> dict[str, str]:
     text: bytes = client.run_command("INFO", *sections)
     lines = (line.partition(":") for line in text.decode("utf-8", "replace").splitlines())
-    return {name: value for name, found, value in lines if found}
+    return {name: value for name, separator, value in lines if separator}
 
 
 def _read_setting(client: Client, name: str) -> str | None:

@@ -45,7 +45,7 @@ class LockVerbs(Handle):
         return extended
 
     def _unlock(self, grant: LockGrant) -> bool:
-        """Free a lock that is still held, and tell the first in its queue."""
+        """Free a lock that is still held, and notify the first waiter in its queue."""
         freed: bool = self._write_script("unlock", *_encode_grant(grant))
         return freed
 

@@ -79,8 +79,8 @@ class Reads(Handle):
 
     def _history(self, job: str) -> JobHistory:
         """Return a job's eras and paused stretches."""
-        eras, over, paused_at = self._read_script("history", job)
-        pauses = [read_one(text, read_stretch, f"a pause of job {job!r}") for text in over]
+        eras, ended_pauses, paused_at = self._read_script("history", job)
+        pauses = [read_one(text, read_stretch, f"a pause of job {job!r}") for text in ended_pauses]
         if paused_at is not False:
             pauses.append(Stretch(from_micros(int(paused_at)), None))
         eras_read = [read_one(text, lambda text: read_era(loads(text)), f"an era of job {job!r}") for text in eras]
@@ -88,8 +88,8 @@ class Reads(Handle):
 
     def _occurrence(self, number: int) -> Occurrence | None:
         """Return one occurrence."""
-        found = self._read_script("occurrence", occurrence_id(number))
-        return None if found is False else read_one(found, lambda found: read_occurrence(*found), f"run {number}")
+        row = self._read_script("occurrence", occurrence_id(number))
+        return None if row is False else read_one(row, lambda row: read_occurrence(*row), f"run {number}")
 
     def _occurrences(
         self, where: OccurrenceFilter, after: int | None, limit: int, *, newest_first: bool
@@ -105,36 +105,38 @@ class Reads(Handle):
             where.session,
             None if where.parent is None else occurrence_id(where.parent),
         ]
-        found: list[Occurrence] = []
+        occurrences: list[Occurrence] = []
         position = None if after is None else f"{max(after, 0):014d}"
-        while len(found) < limit:
-            rows, names, last = self._read_script("occurrences", conditions, position, limit - len(found), newest_first)
-            known = dict(names)
-            found += self._unreadable.keep_readable(
+        while len(occurrences) < limit:
+            rows, names, last = self._read_script(
+                "occurrences", conditions, position, limit - len(occurrences), newest_first
+            )
+            job_names = dict(names)
+            occurrences += self._unreadable.keep_readable(
                 rows,
-                lambda row: read_occurrence(row, known[row[0]]),  # noqa: B023
+                lambda row: read_occurrence(row, job_names[row[0]]),  # noqa: B023
                 lambda row: f"run {row[-1]}",
             )
             if last is False:
                 break
             position = last
-        return found
+        return occurrences
 
     def _runs(self, numbers: Sequence[int]) -> list[RunView]:
         """Return the attempts of several occurrences, some hundred per script."""
         views: list[RunView] = []
         for start in range(0, len(numbers), RUNS_AT_ONCE):
             page = numbers[start : start + RUNS_AT_ONCE]
-            found = self._read_script("runs", [occurrence_id(number) for number in page])
-            for number, row in zip(page, found, strict=True):
+            rows = self._read_script("runs", [occurrence_id(number) for number in page])
+            for number, row in zip(page, rows, strict=True):
                 views += [] if row is False else self._read_attempts(number, row)
         return views
 
     def _read_attempts(self, number: int, row: Any) -> list[RunView]:
-        found = self._unreadable.keep_readable(
+        views = self._unreadable.keep_readable(
             [row], lambda row: read_attempts(number, *row), lambda _: f"the attempts of run {number}"
         )
-        return found[0] if found else []
+        return views[0] if views else []
 
     def _logs(self, occurrence: int, after: int, limit: int) -> list[tuple[int, int, LogLine]]:
         """Return log lines."""
@@ -172,13 +174,13 @@ class Reads(Handle):
 
     def _pending_of(self, jobs: Sequence[str]) -> dict[str, int]:
         """Return how many occurrences of each job are pending; the server counts them."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for start in range(0, len(jobs), _JOBS_AT_ONCE):
             page = list(jobs[start : start + _JOBS_AT_ONCE])
-            found |= {
+            counts |= {
                 name: count for name, count in zip(page, self._read_script("pending_of", page), strict=True) if count
             }
-        return found
+        return counts
 
     def _children(self, numbers: Sequence[int], limit: int) -> dict[int, Children]:
         """Return the state of batches; the server counts their items."""
@@ -187,23 +189,23 @@ class Reads(Handle):
 
     def _parked(self, after: int, limit: int) -> list[Sleeper]:
         """Return parked occurrences; the script is called again from where it stopped."""
-        found: list[Sleeper] = []
+        parked: list[Sleeper] = []
         position: Any = f"{max(after, 0):014d}"
-        while position is not False and len(found) < limit:
-            rows, position = self._read_script("parked", position, limit - len(found))
-            found += [
-                Sleeper(int(number), job, on, read_instant(nominal), from_micros(int(made)))
-                for number, job, on, nominal, made in rows
+        while position is not False and len(parked) < limit:
+            rows, position = self._read_script("parked", position, limit - len(parked))
+            parked += [
+                Sleeper(int(number), job, on, read_instant(nominal), from_micros(int(created_at)))
+                for number, job, on, nominal, created_at in rows
                 if job is not False
             ]
-        return found
+        return parked
 
     def _ended_badly(self, since: datetime, after: int, limit: int) -> list[Occurrence]:
         """Return occurrences that did not end well since a moment, by time."""
         rows, names = self._read_script("ended_badly", str(to_micros(since)), f"{max(after, 0):014d}", limit)
-        known = dict(names)
+        job_names = dict(names)
         return self._unreadable.keep_readable(
-            rows, lambda row: read_occurrence(row, known[row[0]]), lambda row: f"run {row[-1]}"
+            rows, lambda row: read_occurrence(row, job_names[row[0]]), lambda row: f"run {row[-1]}"
         )
 
     def _decided(self, after: int, limit: int) -> list[LedgerRange]:
@@ -217,14 +219,14 @@ class Reads(Handle):
 
     def _last_of(self, jobs: Sequence[str], limit: int) -> dict[str, Past]:
         """Return the ends of the ledgers of jobs, some hundred rows per script."""
-        found: dict[str, Past] = {}
+        pasts: dict[str, Past] = {}
         at_once = max(1, _GLANCES_AT_ONCE // max(1, limit))
         for start in range(0, len(jobs), at_once):
             page = list(jobs[start : start + at_once])
             for name, row in zip(page, self._read_script("last_of", page, limit, LOOKED_THROUGH), strict=True):
                 if row is not False:
-                    found[name] = Past(tuple(self._read_glances(row[0], name)), tuple(self._last_ranges(name, row[1])))
-        return found
+                    pasts[name] = Past(tuple(self._read_glances(row[0], name)), tuple(self._last_ranges(name, row[1])))
+        return pasts
 
     def _last_ranges(self, job: str, texts: Sequence[str]) -> list[LedgerRange]:
         return self._unreadable.keep_readable(
@@ -233,26 +235,26 @@ class Reads(Handle):
 
     def _ran_since(self, since: datetime, limit: int) -> list[Glance]:
         """Return what is running, and what ended since, in short scripts that delay nobody."""
-        found: dict[int, Glance] = {}
+        glances: dict[int, Glance] = {}
         position = None
         for _ in range(LOOKED_THROUGH // _GLANCES_AT_ONCE):
             rows, names, position = self._read_script(
                 "ran_since", to_micros_text(since), limit, position, _GLANCES_AT_ONCE
             )
-            known = dict(names)
+            job_names = dict(names)
             for row in rows:
-                found |= {glance.id: glance for glance in self._read_glances([row], known[row[0]])}
-            if position is False or len(found) >= 2 * limit:
+                glances |= {glance.id: glance for glance in self._read_glances([row], job_names[row[0]])}
+            if position is False or len(glances) >= 2 * limit:
                 break
-        return sorted(found.values(), key=lambda glance: -glance.id)[:limit]
+        return sorted(glances.values(), key=lambda glance: -glance.id)[:limit]
 
     def _read_glances(self, rows: Sequence[Any], job: str) -> list[Glance]:
         return self._unreadable.keep_readable(rows, lambda row: read_glance(row, job), lambda row: f"run {row[11]}")
 
     def _identity(self) -> Identity | None:
         """Return the identity of this store; it has none before its first session."""
-        found, born = self._read_script("identity")
-        return None if found is False else Identity(found, read_instant(born))
+        identity, born = self._read_script("identity")
+        return None if identity is False else Identity(identity, read_instant(born))
 
     def _note_in_trail(self, act: Loss | Prune, by: str) -> None:
         """Write an entry about the store into the trail."""

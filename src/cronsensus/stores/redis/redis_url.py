@@ -1,4 +1,4 @@
-"""What the URL of a Redis store says."""
+"""Read the URL of a Redis store: its options, defaults and errors."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ def read_url(url: str) -> RedisUrl:
         InvalidOption: it names no server, or an option that does not exist. The message never shows the URL.
     """
     rest, _, query = url.partition("?")
-    scheme, found, rest = rest.partition("://")
+    scheme, separator, rest = rest.partition("://")
     match = _SCHEME.fullmatch(scheme)
-    if not match or not found:
+    if not match or not separator:
         raise InvalidOption(
             f"the URL of a Redis store begins with redis:// (or rediss:// for TLS), not with {scheme[:30]!r}"
         )
@@ -108,10 +108,10 @@ def _read_host(place: str, port: int) -> tuple[str, int]:
     match = _PLACE.fullmatch(place)
     if match is None:
         raise InvalidOption("the URL names no server; write redis://host, redis://host:6379 or redis://[::1]:6379")
-    name, given = match[1] or match[2], match[3]
-    if given and not 0 < int(given) < 65536:
-        raise InvalidOption(f"the port {given} in the URL is none; ports go from 1 to 65535")
-    return unquote(name) or "localhost", int(given) if given else port
+    name, port_text = match[1] or match[2], match[3]
+    if port_text and not 0 < int(port_text) < 65536:
+        raise InvalidOption(f"the port {port_text} in the URL is none; ports go from 1 to 65535")
+    return unquote(name) or "localhost", int(port_text) if port_text else port
 
 
 def _with_path(parsed: RedisUrl, path: str) -> RedisUrl:

@@ -59,10 +59,10 @@ class RedisQueues(WaitQueues):
         """
         if not self._begun.wait(max(0.0, timeout)):
             return []
-        told = [name.decode(errors="replace") for name in self._subscription.receive(max(0.0, timeout))]
+        names = [name.decode(errors="replace") for name in self._subscription.receive(max(0.0, timeout))]
         with self._lock:
-            self._joined.difference_update(told)
-        return told
+            self._joined.difference_update(names)
+        return names
 
     def close(self) -> None:
         """Leave all queues."""
@@ -70,7 +70,7 @@ class RedisQueues(WaitQueues):
         self._begun.set()
         self._subscription.close()
         with self._lock:
-            left, self._joined = sorted(self._joined), set()
-        if left:
+            names, self._joined = sorted(self._joined), set()
+        if names:
             with contextlib.suppress(StoreError):  # without a subscriber this waiter is passed over
-                self._write("leave_queues", left, self._id)
+                self._write("leave_queues", names, self._id)

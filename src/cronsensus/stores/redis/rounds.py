@@ -27,7 +27,7 @@ from cronsensus.model.occurrence import (
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step, Want
-from cronsensus.payload.codec import clean, cleaned, write_error
+from cronsensus.payload.codec import clean, clean_optional, write_error
 from cronsensus.process.logger import Logger
 from cronsensus.stores.redis.client import TooFewReplicas
 from cronsensus.stores.redis.redis_codec import (
@@ -70,7 +70,7 @@ class RoundVerbs(Handle):
     _own_session: str
 
     def _prepare_rounds(self) -> None:
-        """Initialise the memory of looks and claims: functions, and definitions that cannot be read."""
+        """Initialise what looks and claims remember: the functions sent, and the definitions that cannot be read."""
         self._functions: tuple[tuple[str, ...], str, frozenset[str]] = ((), "", frozenset())
         self._left_out: dict[str, bool] = {}
         self._left_out_at = 0.0
@@ -81,27 +81,42 @@ class RoundVerbs(Handle):
     # --- look ---------------------------------------------------------------------------------------------------------
 
     def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
-        """Look, by the indexes; jobs that are not due cost nothing."""
-        through: list[socket.socket] = []
-        opened_before, known_guests = self._guests
+        """Look, by indexes: jobs that are not due cost nothing."""
+        sockets: list[socket.socket] = []
+        opened_at_last_look, known_guests = self._guests
         answer = self._read_script(
             "look", limit, newest_of(limit), *(partition or (0, 1)), to_length(ahead), self._own_session,
-            self._observer.known, opened_before, tell=through.append,
+            self._observer.known, opened_at_last_look, tell=sockets.append,
         )  # fmt: skip
-        now, jobs, more, next_job, backlog, next_pending, holders, turning, guests, opened, signs, parked = answer
+        (
+            now,
+            jobs,
+            has_more,
+            next_job,
+            backlog,
+            next_pending,
+            holders,
+            live_nodes,
+            guests,
+            sessions_opened,
+            signs,
+            parked,
+        ) = answer
         if guests is not False:
             known_guests = frozenset(guests)
-            self._guests = opened, known_guests
+            self._guests = sessions_opened, known_guests
         return View(
             now=from_micros(int(now)),
             jobs=tuple(self._read_states(jobs)),
-            more=more,
+            more=has_more,
             next_job=read_instant(next_job),
             backlog=backlog,
             next_pending=read_instant(next_pending),
             holders=tuple(session_views(self._unreadable, holders)),
-            sessions=tuple(sorted(session for session in turning if session not in known_guests)[:MOST_SESSIONS_SHOWN]),
-            absent=self._observer.note_signs(through[-1], opened, or_none(signs)),
+            sessions=tuple(
+                sorted(session for session in live_nodes if session not in known_guests)[:MOST_SESSIONS_SHOWN]
+            ),
+            absent=self._observer.note_signs(sockets[-1], sessions_opened, or_none(signs)),
             parked=parked,
         )
 
@@ -117,7 +132,7 @@ class RoundVerbs(Handle):
 
     def _step(self, session: str, step: Step) -> Done:
         """Carry out the step in a single script."""
-        front = (
+        report_and_plans = (
             self._encode_notes(step.notes),
             self._encode_ends(step.ends),
             [[*self._encode_claim(release.claim), *self._encode_cut(release.cut)] for release in step.give_back],
@@ -130,18 +145,18 @@ class RoundVerbs(Handle):
         limit = 0
         if step.want is not None:
             limit = max(step.want.limit, 0)
-            done = self._take_step(front, session, step.want)
+            answer = self._claiming_step(report_and_plans, session, step.want)
         elif step.ends or step.plans:
-            done = self._decide_script("step", *front, session)
+            answer = self._decide_script("step", *report_and_plans, session)
         else:
-            done = self._write_script("step", *front, session)
-        noted, settled, returned, won, lost, *taken = done
+            answer = self._write_script("step", *report_and_plans, session)
+        noted, settled, returned, carried_out, lost, *claims = answer
         return Done(
             noted=tuple(noted),
             settled=tuple(self._read_settled(step.ends, settled)),
             returned=tuple(returned),
-            carried_out=tuple(won),
-            claims=tuple(self._read_claims(session, taken, limit)),
+            carried_out=tuple(carried_out),
+            claims=tuple(self._read_claims(session, claims, limit)),
             lost=lost,
         )
 
@@ -152,9 +167,9 @@ class RoundVerbs(Handle):
     ) -> list[tuple[Claim | NotWon, ...]]:
         """Claim occurrences, and give nominal times that are not run their verdicts; all in a single script."""
         self._client.require_replicas()
-        encoded_asks = [_written_ask(ask) for ask in asks]
+        encoded_asks = [_encode_ask(ask) for ask in asks]
         try:
-            answers, *taken = self._decide_script(
+            answers, *claims = self._decide_script(
                 "acquire",
                 session,
                 to_length(lease),
@@ -164,20 +179,20 @@ class RoundVerbs(Handle):
                 to_length(MOST_EARLY),
             )
         except Refusal as refused:
-            far = max((time, ask.job) for ask in asks for time in ask.times)
-            raise too_early(far[1], far[0], from_micros(int(refused.rest))) from None
+            farthest = max((time, ask.job) for ask in asks for time in ask.times)
+            raise too_early(farthest[1], farthest[0], from_micros(int(refused.rest))) from None
         except TooFewReplicas as short:
             self._encode_releases(unpack_answer(short.answer)[1][-2])
             raise
         # A claim whose definition or arguments cannot be read was released.
-        won = {occurrence_id(claim.id): claim for claim in self._read_claims(session, taken)}
-        started = iter([row[0] for row in taken[1]])
+        won = {occurrence_id(claim.id): claim for claim in self._read_claims(session, claims)}
+        started = iter([row[0] for row in claims[1]])
         return [
             tuple(NotWon(word) if word else won.get(next(started), NotWon.LOST) for word in answer)
             for answer in answers
         ]
 
-    def _take_step(self, front: tuple[Any, ...], session: str, want: Want) -> Row:
+    def _claiming_step(self, report_and_plans: tuple[Any, ...], session: str, want: Want) -> Row:
         """Carry out a step that claims; send the session's functions if the script asks for them."""
         self._client.require_replicas()
         if self._left_out and _CLOCK.monotonic() - self._left_out_at > LEFT_OUT_FOR:
@@ -187,7 +202,7 @@ class RoundVerbs(Handle):
             try:
                 answer = self._decide_script(
                     "step",
-                    *front,
+                    *report_and_plans,
                     session,
                     max(want.limit, 0),
                     digest,
@@ -196,8 +211,8 @@ class RoundVerbs(Handle):
                     to_length(want.lease),
                 )
             except TooFewReplicas as short:
-                if taken := unpack_answer(short.answer)[1]:
-                    self._encode_releases(taken[-2])
+                if answered := unpack_answer(short.answer)[1]:
+                    self._encode_releases(answered[-2])
                 raise
             if answer is not False:
                 row: Row = answer
@@ -212,33 +227,33 @@ class RoundVerbs(Handle):
             cached = self._functions = names, hashlib.blake2b(text, digest_size=16).hexdigest(), frozenset(names)
         return cached
 
-    def _read_claims(self, session: str, taken: Row, limit: int = sys.maxsize) -> list[Claim]:
+    def _read_claims(self, session: str, answer: Row, limit: int = sys.maxsize) -> list[Claim]:
         """Return claims; those after the first ``limit`` are reserved.
 
         Claims of a job whose definition cannot be read are released at once.
         """
-        now, rows, specs = taken
+        now, rows, specs = answer
         specs_by_job: dict[str, JobSpec] = {}
         for job, text in specs:
             try:
                 specs_by_job[job] = read_spec(text)
             except StoreCorrupt as error:
-                self._leave_out(job, f"work of job {job} waits, cannot be run, and the job", error)
+                self._skip_for_a_while(job, f"work of job {job} waits, cannot be run, and the job", error)
         claimed_at = from_micros(int(now))
-        claims, back = [], []
+        claims, unreadable_rows = [], []
         for place, row in enumerate(rows):
             try:
                 claims.append(read_claim(row, specs_by_job, session, claimed_at, reserved=place >= limit))
             except READING_RAISES as error:
-                back.append(row)
+                unreadable_rows.append(row)
                 if row[1] in specs_by_job:
-                    self._leave_out(row[0], f"run {row[0]} waits, cannot be run, and", error)
-        if back:
-            self._encode_releases(back)
+                    self._skip_for_a_while(row[0], f"run {row[0]} waits, cannot be run, and", error)
+        if unreadable_rows:
+            self._encode_releases(unreadable_rows)
         return claims
 
-    def _leave_out(self, number: str, what: str, error: Exception) -> None:
-        """Skip a job, or that occurrence, in claims for a while."""
+    def _skip_for_a_while(self, number: str, what: str, error: Exception) -> None:
+        """Skip a job, or an occurrence, in claims for a while."""
         self._unreadable.log_unreadable(what, error)
         self._left_out |= {number: True}
         self._left_out_at = _CLOCK.monotonic()
@@ -294,9 +309,9 @@ class RoundVerbs(Handle):
                 end.session,
                 to_length(end.elapsed),
                 recorded_as(end.then) or False,
-                cleaned(end.then.reason),
+                clean_optional(end.then.reason),
                 write_error(end.error),
-                _encode_then(end.then),
+                _encode_next_state(end.then),
             ]
             for end in ends
         ]
@@ -328,21 +343,21 @@ class RoundVerbs(Handle):
         ]
 
 
-def _written_ask(ask: Ask | AskNamed) -> list[Any]:
-    """Return an ask in the form of ``acquire.lua``: without an intent, it names a single occurrence."""
+def _encode_ask(ask: Ask | AskNamed) -> list[Any]:
+    """Return a request in the form of ``acquire.lua``: without an intent, it is for a single occurrence."""
     if isinstance(ask, Ask):
         return [ask.job, ask.intent, [[to_micros_text(time), scheduled_key(time)] for time in ask.times]]
     return [ask.job, False, [[to_micros_text(ask.named.scheduled_for), ask.named.key]], ask.fingerprint]
 
 
-def _encode_then(then: Then) -> list[Any]:
-    """Return what follows from an end, in the form of ``reporting.lua``."""
-    match then:
+def _encode_next_state(next_state: Then) -> list[Any]:
+    """Return the next state of an occurrence, in the form of ``reporting.lua``."""
+    match next_state:
         case Final():
-            return ["final", then.state.value, then.result]
+            return ["final", next_state.state.value, next_state.result]
         case Again():
-            return ["again", within_stores(to_length(then.after)), then.failed, then.note]
+            return ["again", within_stores(to_length(next_state.after)), next_state.failed, next_state.note]
         case Parked():
-            return ["parked", then.on, None if then.listed is None else str(then.listed)]
+            return ["parked", next_state.on, None if next_state.listed is None else str(next_state.listed)]
         case _:
-            assert_never(then)
+            assert_never(next_state)

@@ -1,4 +1,4 @@
-"""The server that has the keys of a namespace, and connections to it.
+"""Find the server that has the keys of a namespace, and connect to it.
 
 All keys of a namespace lie in a single hash slot, so at any time a single server has them all: the server in the URL,
 the master that the Sentinels name, or the server of a Cluster that has the slot. The driver's own retries are off: it
@@ -142,12 +142,12 @@ class ClusterRoute(Route):
         problem: Exception = exceptions.ClusterDownError(f"slot {self._slot} belongs to no server")
         for address in dict.fromkeys((*self._others, *self._url.hosts)):
             try:
-                found = self._ask_for_slot(address)
+                master = self._ask_for_slot(address)
             except (exceptions.RedisError, OSError) as error:
                 problem = error
             else:
-                if found is not None:
-                    return found
+                if master is not None:
+                    return master
         raise problem
 
     def _ask_for_slot(self, address: Address) -> Address | None:
@@ -164,10 +164,10 @@ class ClusterRoute(Route):
         master, others = None, []
         for first, last, *servers in ranges:
             # A server without a name has the host of the server that answered.
-            known = [((server[0] or b"").decode() or host, int(server[1])) for server in servers]
-            others += known
+            addresses = [((server[0] or b"").decode() or host, int(server[1])) for server in servers]
+            others += addresses
             if first <= self._slot <= last:
-                master = known[0]
+                master = addresses[0]
         self._others = tuple(others)
         return master
 

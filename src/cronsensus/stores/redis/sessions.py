@@ -1,4 +1,4 @@
-"""Verbs on sessions."""
+"""Verbs on sessions: open, renew, end, and reclaim the runs of dead ones."""
 
 from __future__ import annotations
 
@@ -88,13 +88,13 @@ class SessionVerbs(Handle):
 
     def _reclaim(self, presumed_dead: Collection[str]) -> list[Takeover]:
         """End the sessions that are dead, some hundred runs a step."""
-        taken: list[Takeover] = []
+        takeovers: list[Takeover] = []
         more = True
         while more:
             rows, more = self._write_script("reclaim", list(presumed_dead))
-            taken += self._read_takeovers(rows)
-        return taken
+            takeovers += self._read_takeovers(rows)
+        return takeovers
 
     def _drain(self, session: str, *, by: str, why: str) -> bool:
-        asked: bool = self._write_script("drain", session, clean(by), clean(why))
-        return asked
+        is_draining: bool = self._write_script("drain", session, clean(by), clean(why))
+        return is_draining

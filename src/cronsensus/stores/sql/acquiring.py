@@ -1,4 +1,4 @@
-"""The verb ``acquire``, for hosts where another program keeps time: all asks are decided in a transaction."""
+"""The verb ``acquire``: claim named occurrences, for a program that keeps the time itself. One transaction."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def acquire_occurrences(
         boot=tx.epoch, moment=tx.moment, now=tx.instant(),
     )  # fmt: skip
     contest = Contest(tx, asks)
-    jobs = [row for one in locked for row in one.rows]
+    jobs = [row for result in locked for row in result.rows]
     if not jobs:
         alive = tx.send("session_alive", session=session, space=tx.namespace, boot=tx.epoch, moment=tx.moment).rows
     if (jobs and jobs[0].holder is None) or (not jobs and not alive):
@@ -50,14 +50,14 @@ def acquire_occurrences(
         for time in ask.times:
             if time - from_micros(tx.now) > MOST_IN_FUTURE:
                 raise too_early(ask.job, time, from_micros(tx.now))
-    late = any(row.late for row in jobs)
-    if late:
+    has_late = any(row.late for row in jobs)
+    if has_late:
         expire_late(tx)
-    contest.read_contest({row.name: row for row in jobs if row.retired_at is None}, again=late)
+    contest.read_contest({row.name: row for row in jobs if row.retired_at is None}, again=has_late)
     answers = [contest.answer_ask(ask) for ask in asks]
     write_contest(tx, contest)
     claims = iter(start_won(tx, contest, session, jobs[0].holder, lease) if contest.won else ())
-    return [tuple(next(claims) if one is None else one for one in answer) for answer in answers]
+    return [tuple(next(claims) if result is None else result for result in answer) for answer in answers]
 
 
 def write_contest(tx: Transaction, contest: Contest) -> None:
@@ -84,11 +84,11 @@ def start_won(tx: Transaction, contest: Contest, session: str, node: str, lease:
     prolong_session(tx, session, lease)
     answers = _take_tokens(tx, won)
     # The end of the previous attempt may have been written since this transaction began.
-    now, most = tx.by_now, len(won) - 1
+    now, last_place = tx.by_now, len(won) - 1
     tx.send_rows(
         "start_asked",
         [
-            (most - place, max(now, win.due_at), win.due_at, win.fingerprint, win.job, win.key)
+            (last_place - place, max(now, win.due_at), win.due_at, win.fingerprint, win.job, win.key)
             for place, win in enumerate(won)
         ],
         one_each=True, session=session, node=node,
@@ -96,10 +96,12 @@ def start_won(tx: Transaction, contest: Contest, session: str, node: str, lease:
     tx.commit()
     ids = {(win.job, win.key): win.row.id for win in won if win.row is not None}
     if len(ids) < len(won):
-        ids |= {(row.job_id, row.key): row.id for one in answers for row in one.rows}
-    first, claimed_at = answers[0].row.last - most, from_micros(tx.now)
+        ids |= {(row.job_id, row.key): row.id for answer in answers for row in answer.rows}
+    first, claimed_at = answers[0].row.last - last_place, from_micros(tx.now)
     return [
-        _make_claim(win, ids[win.job, win.key], contest.specs[win.job], first + place, session=session, at=claimed_at)
+        _make_claim(
+            win, ids[win.job, win.key], contest.specs[win.job], first + place, session=session, claimed_at=claimed_at
+        )
         for place, win in enumerate(won)
     ]
 
@@ -118,14 +120,14 @@ def _take_tokens(tx: Transaction, won: Sequence[Win]) -> list[Pending]:
     jobs: dict[tuple[str, ...], list[int]] = {}
     for job, keys in created.items():
         jobs.setdefault(tuple(sorted(keys)), []).append(job)
-    asked = [(ids, list(some)) for keys, ids in jobs.items() for some in pieces(keys, tx.dialect.most_parameters)]
-    (ids, keys_of), *rest = asked
+    id_queries = [(ids, list(part)) for keys, ids in jobs.items() for part in pieces(keys, tx.dialect.most_parameters)]
+    (ids, keys_of), *more_queries = id_queries
     last = tx.take_tokens(len(won), read_by="ids_of_asked", ids=ids, keys=keys_of)
-    return [last, *(tx.send("ids_of_asked", ids=ids, keys=keys) for ids, keys in rest)]
+    return [last, *(tx.send("ids_of_asked", ids=ids, keys=keys) for ids, keys in more_queries)]
 
 
-def _make_claim(win: Win, number: int, spec: JobSpec, token: int, *, session: str, at: datetime) -> Claim:
-    found, (args, kwargs, headers) = win.row, win.payload
+def _make_claim(win: Win, number: int, spec: JobSpec, token: int, *, session: str, claimed_at: datetime) -> Claim:
+    row, (args, kwargs, headers) = win.row, win.payload
     return Claim(
         id=number,
         spec=spec,
@@ -133,19 +135,19 @@ def _make_claim(win: Win, number: int, spec: JobSpec, token: int, *, session: st
         origin=win.origin,
         scheduled_for=win.scheduled_for,
         due_at=from_micros(win.due_at),
-        attempt=1 if found is None else found.attempt + 1,
+        attempt=1 if row is None else row.attempt + 1,
         token=token,
         session=session,
         args=args,
         kwargs=kwargs,
-        claimed_at=at,
-        crashes=0 if found is None else found.crashes,
-        failures=0 if found is None else found.failures,
+        claimed_at=claimed_at,
+        crashes=0 if row is None else row.crashes,
+        failures=0 if row is None else row.failures,
         fingerprint=win.fingerprint if win.by_name else None,
-        parent=None if found is None else found.parent,
-        listed=None if found is None else found.listed,
-        created_at=at if found is None else from_micros(found.created_at),
-        note=None if found is None else found.note,
+        parent=None if row is None else row.parent,
+        listed=None if row is None else row.listed,
+        created_at=claimed_at if row is None else from_micros(row.created_at),
+        note=None if row is None else row.note,
         headers=headers,
     )
 

@@ -1,4 +1,4 @@
-"""Batches: where they stand with their items, which of them sleep, and waking them."""
+"""Batches: count their items by state, list parked occurrences, and wake them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from cronsensus.timing.instants import LATEST_MICROS, from_micros
 
 
 def read_children(tx: Transaction, numbers: Sequence[int], limit: int) -> dict[int, Children]:
-    """Return where batches stand; a statement for each, all in one trip."""
-    sent = {
+    """Return the state of batches and their items by state; a statement for each, all in one trip."""
+    queries = {
         number: tx.send("children", batch=number, space=tx.namespace, size=limit) for number in numbers if is_id(number)
     }
-    found = {number: _children_of(one.rows[0]) for number, one in sent.items()}
-    return {number: found.get(number, Children(None)) for number in numbers}
+    children = {number: _children_of(answer.rows[0]) for number, answer in queries.items()}
+    return {number: children.get(number, Children(None)) for number in numbers}
 
 
 def _children_of(row: AnyRow) -> Children:

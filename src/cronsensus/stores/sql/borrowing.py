@@ -1,6 +1,6 @@
-"""Work in a transaction of the user's: on its connection, whatever it is made of.
+"""Record the end of a run in the user's own transaction, on the user's connection of any kind.
 
-Nothing here begins what it does not have to, and nothing commits, rolls back or closes. Statements go through
+Nothing here begins a transaction without need, and nothing commits, rolls back or closes. Statements go through
 SQLAlchemy, never straight to a driver, because the driver may be another one than the store's.
 """
 
@@ -29,38 +29,40 @@ _AWAIT = (
 
 
 @contextmanager
-def borrow_connection(given: Any, engine: Engine) -> Iterator[Connection]:
-    """Give SQLAlchemy's view of a connection that is the caller's, in the place of a driver's.
+def borrow_connection(connection_or_session: Any, engine: Engine) -> Iterator[Connection]:
+    """Wrap a connection of the caller's so that the store's statements can run on it, through SQLAlchemy.
 
     Args:
-        given: SQLAlchemy's ``Connection`` or ORM ``Session``, or a connection of the store's own driver.
+        connection_or_session: SQLAlchemy's ``Connection`` or ``Session``, or a connection of the store's own driver.
         engine: of the store's database and driver.
 
     Raises:
         UnsupportedTransaction: it is something else, of another database, or commits each statement by itself.
     """
-    theirs = through_sqlalchemy(given, _AWAIT)
-    if theirs is None and isinstance(given, getattr(engine.dialect.dbapi, "Connection", _NotOurs)):
-        theirs = OfSqlalchemy(alchemy.Connection(engine, connection=_NotOurs(given)), alchemy)
-    if theirs is None:
-        raise UnsupportedTransaction(_unusable_error(given, engine))
-    connection: alchemy.Connection = theirs.connection
+    users_connection = through_sqlalchemy(connection_or_session, _AWAIT)
+    if users_connection is None and isinstance(
+        connection_or_session, getattr(engine.dialect.dbapi, "Connection", _NotOurs)
+    ):
+        users_connection = OfSqlalchemy(alchemy.Connection(engine, connection=_NotOurs(connection_or_session)), alchemy)
+    if users_connection is None:
+        raise UnsupportedTransaction(_unusable_error(connection_or_session, engine))
+    connection: alchemy.Connection = users_connection.connection
     if connection.dialect.name != engine.dialect.name:
         raise UnsupportedTransaction(
             f"this connection leads to {connection.dialect.name}, and the store is {engine.dialect.name}: effects and "
             "result can commit together only in one database; give a connection to the store's own"
         )
-    if theirs.commits_each():
+    if users_connection.commits_each():
         raise UnsupportedTransaction(
             "this connection commits each statement by itself (autocommit), so the result would be recorded without "
             "the effects; begin a transaction first, and call run.complete_in() in it"
         )
-    with theirs.ready():
+    with users_connection.ready():
         yield Connection(connection, ours=False)
 
 
-def _unusable_error(given: Any, engine: Engine) -> str:
-    kind = f"{type(given).__module__}.{type(given).__qualname__}"
+def _unusable_error(connection_or_session: Any, engine: Engine) -> str:
+    kind = f"{type(connection_or_session).__module__}.{type(connection_or_session).__qualname__}"
     driver = getattr(engine.dialect.dbapi, "__name__", engine.dialect.driver)
     asynchronous = "; of an async driver, go through SQLAlchemy: await session.run_sync(run.complete_in)"
     return (
@@ -70,7 +72,7 @@ def _unusable_error(given: Any, engine: Engine) -> str:
 
 
 def elsewhere_error(where: str) -> UnsupportedTransaction:
-    """Return the error for a connection on which the store's tables are not to be found."""
+    """Return the error for a connection to a database without the store's tables."""
     return UnsupportedTransaction(
         f"this connection leads to a database without the store's tables, which are in {where}; effects and result can "
         "commit together only in one database: give a connection to that one"
@@ -86,11 +88,11 @@ def overtaken_error(error: Exception) -> StoreBusy:
     )
 
 
-class Borrowed(Dialect):
-    """A dialect's statements, run through SQLAlchemy on any driver; nothing else of a transaction is ours here."""
+class BorrowingDialect(Dialect):
+    """Runs a dialect's statements through SQLAlchemy, on any driver. The transaction itself belongs to the caller."""
 
     def __init__(self, own: Dialect, reading: Reading) -> None:
-        """Take the clocks as they were read a moment ago, on a connection of the store's own."""
+        """Use ``reading``: the clocks as they were just read on a connection of the store."""
         self._own = own
         self._reading = reading
         self.most_parameters = own.most_parameters
@@ -122,7 +124,7 @@ class Borrowed(Dialect):
 
     def find_query(self, name: str) -> Query:
         """Return a statement of the dialect's database, for one row at a time."""
-        return self._own.query_alone(name)
+        return self._own.find_single_row_query(name)
 
     def send_statements(
         self,
@@ -133,17 +135,21 @@ class Borrowed(Dialect):
         commit: bool,  # noqa: ARG002 - the caller commits
     ) -> None:
         """Run each statement by itself."""
-        theirs: alchemy.Connection = connection.driver
-        for one in queue:
-            lists: list[BindParameter[Any]] = [bindparam(name, expanding=True) for name in LIST.findall(one.query.text)]
-            statement = text(one.query.text).bindparams(*lists)
-            if one.given is not None:
-                rows = [{**one.values, **dict(zip(one.query.rows, row, strict=True))} for row in one.given]
-                one.receive_answer(NONE, sum(theirs.execute(statement, row).rowcount for row in rows))
+        connection_of_user: alchemy.Connection = connection.driver
+        for pending in queue:
+            lists: list[BindParameter[Any]] = [
+                bindparam(name, expanding=True) for name in LIST.findall(pending.query.text)
+            ]
+            statement = text(pending.query.text).bindparams(*lists)
+            if pending.row_values is not None:
+                rows = [
+                    {**pending.values, **dict(zip(pending.query.rows, row, strict=True))} for row in pending.row_values
+                ]
+                pending.receive_answer(NONE, sum(connection_of_user.execute(statement, row).rowcount for row in rows))
             else:
-                found = theirs.execute(statement, dict(one.values))
-                one.receive_answer(found.all() if found.returns_rows else NONE, found.rowcount)
-            one.require_count()
+                result = connection_of_user.execute(statement, dict(pending.values))
+                pending.receive_answer(result.all() if result.returns_rows else NONE, result.rowcount)
+            pending.require_count()
 
     def translate_error(self, error: Exception) -> CronsensusError | None:
         """Return what an error means."""
@@ -152,6 +158,6 @@ class Borrowed(Dialect):
 
 class _NotOurs(Kept):
     def cursor(self, *_: Any, **__: Any) -> Any:
-        """Return a cursor that gives tuples, whatever the caller has asked for on the connection."""
-        found = wrap_driver(self.driver)
-        return self.driver.cursor() if found is None else found.open_cursor()
+        """Return a cursor that gives tuples, even if the caller's connection is set to something else."""
+        driver_kind = wrap_driver(self.driver)
+        return self.driver.cursor() if driver_kind is None else driver_kind.open_cursor()

@@ -106,13 +106,13 @@ class Selection:
         return may_be_reserved(policies, attempt=row.attempt, failures=row.failures, serial=serial)
 
     def _has_room_for(self, job: int) -> bool:
-        left = self.runs_left.get(job)
-        if left is None:
+        runs_left = self.runs_left.get(job)
+        if runs_left is None:
             return True
-        if left <= 0:
+        if runs_left <= 0:
             self.left_out.add(job)
             return False
-        self.runs_left[job] = left - 1
+        self.runs_left[job] = runs_left - 1
         return True
 
 
@@ -166,7 +166,12 @@ def choose_entries(tx: Transaction, selection: Selection, page: Sequence[AnyRow]
 
 def _group_levels(levels: Sequence[int]) -> list[list[int]]:
     """Return the levels of each priority; a damaged level stands alone."""
-    return [list(some) for _, some in groupby(levels, key=lambda one: priority_of(one) if type(one) is int else one)]
+    return [
+        list(levels_of_priority)
+        for _, levels_of_priority in groupby(
+            levels, key=lambda level: priority_of(level) if type(level) is int else level
+        )
+    ]
 
 
 def _age_of(row: AnyRow) -> tuple[int, int]:
@@ -241,8 +246,8 @@ def _learn_jobs(tx: Transaction, selection: Selection, page: Sequence[AnyRow]) -
     except StoreCorrupt:
         _leave_out_unreadable(tx, selection, able)
     if limited:
-        selection.left_out.update(limited.keys() - {row.id for one in locked for row in one.rows})
-        count_runs_left(tx, selection, limited, [row for one in running for row in one.rows])
+        selection.left_out.update(limited.keys() - {row.id for answer in locked for row in answer.rows})
+        count_runs_left(tx, selection, limited, [row for answer in running for row in answer.rows])
 
 
 def count_runs_left(
@@ -250,8 +255,12 @@ def count_runs_left(
 ) -> None:
     """Compute how many more runs locked jobs may have: runs of live sessions count."""
     overdue = sorted({row.session for row in running if not row.alive})
-    asked = {"space": tx.namespace, "boot": tx.epoch, "moment": tx.moment}
-    dead = {row.id for one in tx.send_in("lock_overdue", "holders", overdue, **asked) for row in one.rows}
+    clock_values = {"space": tx.namespace, "boot": tx.epoch, "moment": tx.moment}
+    dead = {
+        row.id
+        for answer in tx.send_in("lock_overdue_sessions", "holders", overdue, **clock_values)
+        for row in answer.rows
+    }
     selection.runs_left.update(limited)
     for row in running:
         if row.session not in dead:

@@ -27,7 +27,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class StartedClaims:
     """Occurrences that are made running, in order, each under its token.
 
     Attributes:
@@ -79,8 +79,8 @@ class Taken:
 
 
 @dataclass(slots=True)
-class Looking:
-    """What a claim has asked for and has not read yet.
+class PendingClaim:
+    """A claim whose first statements are sent, and not answered yet.
 
     Attributes:
         page: the first entries; ``None``: it is known that nothing is due.
@@ -103,28 +103,28 @@ def ask_for_work(
     ahead: int = 0,
     reserve: int = 0,
     oldest: bool = False,
-) -> Looking:
-    """Ask for work that is due now or within ``ahead`` (µs), without reading the answer.
+) -> PendingClaim:
+    """Send the first statements of a claim of work that is due now or within ``ahead`` (µs).
 
-    ``reserve``: how many entries more, to wait on their node for free slots. ``oldest``: whatever their class.
+    ``reserve``: how many more entries to select, which wait on their node for free slots. ``oldest``: ignore classes.
     """
-    named = functions if isinstance(functions, AbstractSet) else frozenset(functions)
-    selection = Selection(named, limit, ahead, reserve, oldest)
+    function_set = functions if isinstance(functions, AbstractSet) else frozenset(functions)
+    selection = Selection(function_set, limit, ahead, reserve, oldest)
     opening = tx.send(
-        "opening", session=session, space=tx.namespace, boot=tx.epoch, moment=tx.moment,
+        "read_claim_opening", session=session, space=tx.namespace, boot=tx.epoch, moment=tx.moment,
         now=tx.instant(), until=tx.instant(ahead),
     )  # fmt: skip
     if not opening.answered:
-        return Looking(opening, first_page(tx, selection), selection, session, lease)
+        return PendingClaim(opening, first_page(tx, selection), selection, session, lease)
     # Without a network, the answer is here already, and tells the level.
     level = opening.rows[0].level if opening.rows else None
     page = None if level is None else first_page(tx, selection, level)
-    return Looking(opening, page, selection, session, lease)
+    return PendingClaim(opening, page, selection, session, lease)
 
 
 def claim_entries(
-    tx: Transaction, asked: Looking, *, holds_jobs: bool = False, part: Callable[[int], int] = int
-) -> Taken | None:
+    tx: Transaction, pending: PendingClaim, *, holds_jobs: bool = False, part: Callable[[int], int] = int
+) -> StartedClaims | None:
     """Claim the entries that were found; ``holds_jobs``: this transaction has locked jobs already.
 
     ``part`` returns how many of so many selected entries this node claims.
@@ -136,21 +136,21 @@ def claim_entries(
     Raises:
         LeaseLost: the session is not alive.
     """
-    found = asked.opening.rows
-    if not found or not found[0].alive:
-        raise not_alive(asked.session)
-    if found[0].late:
+    opening_rows = pending.opening.rows
+    if not opening_rows or not opening_rows[0].alive:
+        raise not_alive(pending.session)
+    if opening_rows[0].late:
         expire_late(tx)
-    selection = asked.selection
+    selection = pending.selection
     selection.counting = holds_jobs
     choose_entries(
         tx,
         selection,
-        asked.page.rows if asked.page else (),
-        [row.level for row in found if row.level is not None],
+        pending.page.rows if pending.page else (),
+        [row.level for row in opening_rows if row.level is not None],
     )
     del selection.chosen[part(len(selection.chosen)) :]
-    return start_runs(tx, selection, asked.session, found[0].node, asked.lease) if selection.chosen else None
+    return start_runs(tx, selection, pending.session, opening_rows[0].node, pending.lease) if selection.chosen else None
 
 
 def expire_late(tx: Transaction) -> None:
@@ -159,11 +159,11 @@ def expire_late(tx: Transaction) -> None:
     InnoDB also locks entries next to the range that was asked for: those of running occurrences. A transaction that
     goes on to wait for such a row would deadlock with the one that is recording its end.
     """
-    late = tx.send("lock_expired", space=tx.namespace, now=tx.now, size=MOST_EXPIRED_RUNS).rows
-    tx.send_rows("close_expired", [(tx.now, row.id) for row in late], one_each=True)
+    expired = tx.send("lock_expired", space=tx.namespace, now=tx.now, size=MOST_EXPIRED_RUNS).rows
+    tx.send_rows("close_expired", [(tx.now, row.id) for row in expired], one_each=True)
 
 
-def start_runs(tx: Transaction, selection: Selection, session: str, node: str, lease: timedelta) -> Taken:
+def start_runs(tx: Transaction, selection: Selection, session: str, node: str, lease: timedelta) -> StartedClaims:
     """Make pending occurrences running for ``session``, each under a new token; no attempt starts before it is due.
 
     Nothing is written unless the session lives; then its lease is set.
@@ -173,20 +173,20 @@ def start_runs(tx: Transaction, selection: Selection, session: str, node: str, l
     prolong_session(tx, session, lease)
     last = tx.take_tokens(len(selection.chosen))
     # The end of the attempt before may have been written since this transaction began.
-    now, most = tx.by_now, len(selection.chosen) - 1
+    now, last_place = tx.by_now, len(selection.chosen) - 1
     rows = [
-        (most - place, max(now, row.due_at), 1 if place >= selection.limit else None, row.id)
+        (last_place - place, max(now, row.due_at), 1 if place >= selection.limit else None, row.id)
         for place, row in enumerate(selection.chosen)
     ]
     tx.send_rows("start_runs", rows, one_each=True, session=session, node=node)
-    return Taken(selection, last, session, tx.now, tx.came_at)
+    return StartedClaims(selection, last, session, tx.now, tx.came_at)
 
 
 def prolong_session(tx: Transaction, session: str, lease: timedelta) -> None:
     """Lock a session and set its lease; nothing of the transaction is committed unless the session lives."""
-    mine: dict[str, Any] = {"session": session, "space": tx.namespace}
-    tx.send("lock_session", **mine)
+    session_values: dict[str, Any] = {"session": session, "space": tx.namespace}
+    tx.send("lock_session", **session_values)
     tx.send(
-        "prolong", **mine, until=tx.lease_now + lease // _MICROSECOND, now=tx.now, boot=tx.epoch, moment=tx.moment,
-        expect=1, otherwise=not_alive(session),
+        "renew_claiming_session", **session_values, until=tx.lease_now + lease // _MICROSECOND, now=tx.now,
+        boot=tx.epoch, moment=tx.moment, expect=1, otherwise=not_alive(session),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Decide which asks of ``acquire`` are won, from rows that were read under the locks of their jobs."""
+"""Decide the requests of ``acquire``, from rows that were read under the locks of their jobs."""
 
 from __future__ import annotations
 
@@ -78,21 +78,21 @@ class Contest:
         """Read the rows; ``jobs`` are locked, and not retired. ``again``: named rows may have changed meanwhile."""
         self._by_name = jobs
         self.jobs = {row.id: row for row in jobs.values()}
-        named = self._lock_named() if again else self._named
-        self._found: dict[Key, AnyRow | NotWon | None] = {}
+        named_answers = self._lock_named() if again else self._named
+        self._rows_by_key: dict[Key, AnyRow | NotWon | None] = {}
         self._eras = _by_job(self._named_eras)
         self._runs_left: dict[int, int] = {}
         timed = [ask for ask in self._asks if isinstance(ask, Ask) and ask.job in jobs]
         if timed:
             self._read_timed({jobs[ask.job].id: jobs[ask.job] for ask in timed}, timed)
-        self._found |= {(row.job_id, row.key): row for row in _rows_of(named)}
+        self._rows_by_key |= {(row.job_id, row.key): row for row in _rows_of(named_answers)}
 
     def _lock_named(self) -> list[Pending]:
         # Job by job: for pairs in one list, SQLite would read the whole table.
         return [
-            one
+            answer
             for job, keys in sorted(self._keys.items())
-            for one in self._tx.send_in("lock_named", "keys", sorted(keys), space=self._tx.namespace, job=job)
+            for answer in self._tx.send_in("lock_named", "keys", sorted(keys), space=self._tx.namespace, job=job)
         ]
 
     def _read_timed(self, jobs: dict[int, AnyRow], asks: Iterable[Ask]) -> None:
@@ -104,11 +104,11 @@ class Contest:
         )
         eras = tx.send_in("eras_of_jobs", "ids", ids)
         keys = sorted({scheduled_key(time) for ask in asks for time in ask.times})
-        standing = tx.send_in("lock_asked", "keys", keys, ids=ids)
+        key_answers = tx.send_in("lock_asked", "keys", keys, ids=ids)
         selection = Selection(frozenset(), 0, jobs=jobs)
         count_runs_left(tx, selection, limited, _rows_of(running))
         self._runs_left = selection.runs_left
-        self._found |= {(row.job_id, row.key): row for row in _rows_of(standing)}
+        self._rows_by_key |= {(row.job_id, row.key): row for row in _rows_of(key_answers)}
         self._eras |= _by_job(eras)
 
     # --- decisions
@@ -128,32 +128,37 @@ class Contest:
         return tuple(self._decide_time(row, spec, time, ask.intent, below_limit=below_limit) for time in ask.times)
 
     def _decide_named(self, row: AnyRow, ask: AskNamed) -> NotWon | None:
-        wanted, tx = ask.named, self._tx
-        name, at = (row.id, wanted.key), None if wanted.scheduled_for is None else to_micros(wanted.scheduled_for)
-        if wanted.scheduled_for is not None and is_pruned(row.horizon, wanted.scheduled_for):
+        named, tx = ask.named, self._tx
+        place, nominal = (row.id, named.key), None if named.scheduled_for is None else to_micros(named.scheduled_for)
+        if named.scheduled_for is not None and is_pruned(row.horizon, named.scheduled_for):
             return NotWon.PRUNED
-        if at is not None and not self._has_other_keeper(row.id, at):
+        if nominal is not None and not self._is_named_elsewhere(row.id, nominal):
             return NotWon.LOST
         spec = self._read_spec(row)
         if spec is None:
             return NotWon.LOST
-        found, fingerprint = self._found.get(name), ask.fingerprint
-        if found is not None and at is None and not isinstance(found, NotWon) and _is_past_keep(found, spec, tx.now):
-            self.over.append(found.id)
-            found = None
-        if found is None:
-            if at is not None and row.paused_at is not None:
+        row_of_key, fingerprint = self._rows_by_key.get(place), ask.fingerprint
+        if (
+            row_of_key is not None
+            and nominal is None
+            and not isinstance(row_of_key, NotWon)
+            and _is_past_keep(row_of_key, spec, tx.now)
+        ):
+            self.over.append(row_of_key.id)
+            row_of_key = None
+        if row_of_key is None:
+            if nominal is not None and row.paused_at is not None:
                 return NotWon.LOST
-            self._create_occurrence(row, spec, wanted.key, at, fingerprint=fingerprint)
+            self._create_occurrence(row, spec, named.key, nominal, fingerprint=fingerprint)
             return None
-        if isinstance(found, NotWon) or found.state != "pending":
+        if isinstance(row_of_key, NotWon) or row_of_key.state != "pending":
             return NotWon.LOST
-        if found.fingerprint is not None and found.attempt > 0:
-            fingerprint = found.fingerprint
-        payload = self._read_payload(found)
+        if row_of_key.fingerprint is not None and row_of_key.attempt > 0:
+            fingerprint = row_of_key.fingerprint
+        payload = self._read_payload(row_of_key)
         if payload is None:
             return NotWon.LOST
-        self._win_existing(found, payload, min(found.due_at, tx.now), fingerprint, by_name=True)
+        self._win_existing(row_of_key, payload, min(row_of_key.due_at, tx.now), fingerprint, by_name=True)
         return None
 
     def _decide_time(
@@ -161,24 +166,24 @@ class Contest:
     ) -> NotWon | None:
         if time - from_micros(self._tx.now) > MOST_EARLY:
             return NotWon.EARLY
-        at, name = to_micros(time), (row.id, scheduled_key(time))
-        if is_pruned(row.horizon, time) or not self._has_other_keeper(row.id, at):
+        nominal, place = to_micros(time), (row.id, scheduled_key(time))
+        if is_pruned(row.horizon, time) or not self._is_named_elsewhere(row.id, nominal):
             return NotWon.LOST
-        found = self._found.get(name)
-        if found is not None:
+        row_of_key = self._rows_by_key.get(place)
+        if row_of_key is not None:
             payload = None
-            if not isinstance(found, NotWon) and found.state == "pending" and intent == "run" and below_limit:
-                payload = self._read_payload(found)
-            if payload is None or isinstance(found, NotWon) or found.due_at > self._tx.now:
+            if not isinstance(row_of_key, NotWon) and row_of_key.state == "pending" and intent == "run" and below_limit:
+                payload = self._read_payload(row_of_key)
+            if payload is None or isinstance(row_of_key, NotWon) or row_of_key.due_at > self._tx.now:
                 return NotWon.LOST
-            self._win_existing(found, payload, found.due_at, found.fingerprint, by_name=False)
+            self._win_existing(row_of_key, payload, row_of_key.due_at, row_of_key.fingerprint, by_name=False)
             return None
         refused = refusal(intent, paused=row.paused_at is not None, below_limit=below_limit)
         if refused is NotWon.LEFT:
             return refused
         grace = spec.policies.grace
-        expires_at = None if grace is None else within_stores(at + grace // _MICROSECOND)
-        self._create_occurrence(row, spec, name[1], at, expires_at=expires_at, refused=refused)
+        expires_at = None if grace is None else within_stores(nominal + grace // _MICROSECOND)
+        self._create_occurrence(row, spec, place[1], nominal, expires_at=expires_at, refused=refused)
         return refused
 
     def _read_spec(self, row: AnyRow) -> JobSpec | None:
@@ -197,29 +202,29 @@ class Contest:
                 return None
         return self.specs[row.id]
 
-    def _read_payload(self, found: AnyRow) -> Payload | None:
+    def _read_payload(self, row: AnyRow) -> Payload | None:
         """Return the arguments of a pending occurrence; ``None``: they cannot be read, as in ``_read_spec``."""
         if self._is_alone:
-            payload: Payload = read_one(found, read_claimed, f"run {found.id} of job {found.job_id}")
+            payload: Payload = read_one(row, read_claimed, f"run {row.id} of job {row.job_id}")
             return payload
         try:
-            return read_claimed(found)
+            return read_claimed(row)
         except READING_RAISES as error:
-            self._tx.unreadable.log_unreadable(f"run {found.id} of job {found.job_id} waits, cannot be run, and", error)
+            self._tx.unreadable.log_unreadable(f"run {row.id} of job {row.job_id} waits, cannot be run, and", error)
             return None
 
     @property
     def _is_alone(self) -> bool:
-        """Whether a single occurrence is asked for by name: then its caller gets the error."""
+        """Whether a single occurrence is requested by name: then its caller gets the error."""
         return len(self._asks) == 1 and isinstance(self._asks[0], AskNamed)
 
-    def _has_other_keeper(self, job: int, at: int) -> bool:
+    def _is_named_elsewhere(self, job: int, nominal: int) -> bool:
         """Whether another program named the job's times at ``at``, because its era had no trigger.
 
         A time before the first era counts as in that.
         """
         eras = self._eras.get(job, [])
-        earlier = [era for era in eras if era.since < at]
+        earlier = [era for era in eras if era.since < nominal]
         return bool(eras) and not (earlier or eras[:1])[-1].ruled
 
     # --- writing
@@ -230,40 +235,48 @@ class Contest:
         row: AnyRow,
         spec: JobSpec,
         key: str,
-        at: int | None,
+        nominal: int | None,
         *,
         expires_at: int | None = None,
         refused: NotWon | None = None,
         fingerprint: str | None = None,
     ) -> None:
         """Create an occurrence, which is won unless it is ``refused``."""
-        tx, origin = self._tx, Origin.ENQUEUE if at is None else Origin.SCHEDULE
+        tx, origin = self._tx, Origin.ENQUEUE if nominal is None else Origin.SCHEDULE
         if row.id not in self._payloads:
             self._payloads[row.id] = write_payload(spec.args, spec.kwargs, what="arguments")
         payload = self._payloads[row.id]
         self.new.append(
             new_row(
-                tx, row.id, spec, key, origin, due_at=tx.now, payload=payload, scheduled_for=at, expires_at=expires_at
+                tx,
+                row.id,
+                spec,
+                key,
+                origin,
+                due_at=tx.now,
+                payload=payload,
+                scheduled_for=nominal,
+                expires_at=expires_at,
             )
         )
-        if at is not None and spec.trigger is None and (row.next_due is None or row.next_due > at):
-            self.passed[row.id] = max(at, self.passed.get(row.id, at))
+        if nominal is not None and spec.trigger is None and (row.next_due is None or row.next_due > nominal):
+            self.passed[row.id] = max(nominal, self.passed.get(row.id, nominal))
         if refused is not None:
-            self._found[row.id, key] = self.closed[row.id, key] = refused
+            self._rows_by_key[row.id, key] = self.closed[row.id, key] = refused
             return
         self._note_win(
-            Win(row.id, key, origin, instant(at), tx.now, read_call(payload), None, fingerprint, by_name=True)
+            Win(row.id, key, origin, instant(nominal), tx.now, read_call(payload), None, fingerprint, by_name=True)
         )
 
     def _win_existing(
-        self, found: AnyRow, payload: Payload, due_at: int, fingerprint: str | None, *, by_name: bool
+        self, row: AnyRow, payload: Payload, due_at: int, fingerprint: str | None, *, by_name: bool
     ) -> None:
-        origin, at = ORIGINS[found.origin], instant(found.scheduled_for)
-        self._note_win(Win(found.job_id, found.key, origin, at, due_at, payload, found, fingerprint, by_name))
+        origin, scheduled_for = ORIGINS[row.origin], instant(row.scheduled_for)
+        self._note_win(Win(row.job_id, row.key, origin, scheduled_for, due_at, payload, row, fingerprint, by_name))
 
     def _note_win(self, win: Win) -> None:
         self.won.append(win)
-        self._found[win.job, win.key] = NotWon.LOST  # for later asks of the same occurrence
+        self._rows_by_key[win.job, win.key] = NotWon.LOST  # for later asks of the same occurrence
         if win.job in self._runs_left:
             self._runs_left[win.job] -= 1
 
@@ -278,12 +291,12 @@ def _is_past_keep(row: AnyRow, spec: JobSpec, now: int) -> bool:
     return row.finished_at is not None and row.finished_at < now - spec.policies.keep // _MICROSECOND
 
 
-def _by_job(asked: Iterable[Pending]) -> dict[int, list[AnyRow]]:
-    found: dict[int, list[AnyRow]] = {}
-    for row in _rows_of(asked):
-        found.setdefault(row.job_id, []).append(row)
-    return found
+def _by_job(answers: Iterable[Pending]) -> dict[int, list[AnyRow]]:
+    rows_by_job: dict[int, list[AnyRow]] = {}
+    for row in _rows_of(answers):
+        rows_by_job.setdefault(row.job_id, []).append(row)
+    return rows_by_job
 
 
-def _rows_of(asked: Iterable[Pending]) -> list[AnyRow]:
-    return [row for one in asked for row in one.rows]
+def _rows_of(answers: Iterable[Pending]) -> list[AnyRow]:
+    return [row for answer in answers for row in answer.rows]

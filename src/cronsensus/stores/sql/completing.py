@@ -1,4 +1,4 @@
-"""Say that an attempt succeeded in the very transaction that holds its effects."""
+"""Record that an attempt succeeded, in the transaction that holds its effects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cronsensus.stores.sql.transaction import Transaction
 
 
 def require_current(tx: Transaction, claim: Claim) -> None:
-    """Raise unless the run is current now. It locks nothing.
+    """Raise unless the run is current. Locks nothing.
 
     The run's code may hold the transaction for long, and a takeover, a request to cancel or a note of progress must not
     wait for it. A takeover after this check is found by ``complete_run``.
@@ -24,7 +24,7 @@ def require_current(tx: Transaction, claim: Claim) -> None:
 
 
 def complete_run(tx: Transaction, claim: Claim, result: str | None, notes: Sequence[Note], *, after: int = 0) -> None:
-    """Write the notes of the run, after log line number ``after``, and that it succeeded.
+    """Record the notes of the run, with log lines numbered after ``after``, and that it succeeded.
 
     Safe when a takeover happens at the same instant: the row is locked before token and state are compared, until the
     caller's commit; the second of the two finds the state of the first. The state is compared here too, because a
@@ -32,10 +32,10 @@ def complete_run(tx: Transaction, claim: Claim, result: str | None, notes: Seque
     effects once more.
     """
     runs = finishing.LockedRuns(tx, [claim.id], notes=notes)
-    found = runs.read_rows()
-    _require_current(claim, found.get(claim.id))
-    finishing.keep_notes(tx, notes, found, runs.last_lines(), after=after)
-    finishing.Ends(tx, [End.of(claim, Final(State.SUCCEEDED, result=result))], found)
+    locked_rows = runs.read_rows()
+    _require_current(claim, locked_rows.get(claim.id))
+    finishing.keep_notes(tx, notes, locked_rows, runs.last_lines(), after=after)
+    finishing.Ends(tx, [End.of(claim, Final(State.SUCCEEDED, result=result))], locked_rows)
     tx.flush()
 
 

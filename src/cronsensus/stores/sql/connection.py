@@ -1,4 +1,4 @@
-"""A connection of the store's own: the driver's, and what is remembered of it."""
+"""A connection of the store: the driver's connection, and what a dialect has noted about it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import Any
 class Connection:
     """A driver's connection in autocommit mode: a transaction begins where a dialect says ``BEGIN``.
 
-    One that no variable refers to any more is closed, as it may be lost when a signal handler raises; a copy that a
-    fork made is left alone.
+    It is closed when nothing refers to it any more: a thread may lose it when a signal handler raises. A copy in a
+    forked child is left alone.
 
     Attributes:
         driver: the driver's own connection.
-        info: what a dialect remembers of it.
-        was_good: a transaction has begun on it before, so an error at the beginning of the next one may mean that it
-            was cut off while it lay idle.
+        info: what a dialect has noted about it.
+        was_good: a transaction has begun on it before. So an error at the beginning of the next one may mean that the
+            connection was closed while it was idle.
     """
 
     __slots__ = ("__weakref__", "driver", "info", "was_good")
 
     def __init__(self, driver: Any, *, ours: bool = True) -> None:
-        """Take a connection that is open; one that is not ``ours`` is another's to close when it is lost."""
+        """Wrap an open connection. If it is not ``ours``, it is not closed when nothing refers to it any more."""
         self.driver = driver
         self.info: dict[str, Any] = {}
         self.was_good = False
@@ -34,7 +34,7 @@ class Connection:
             weakref.finalize(self, _close_lost, driver, os.getpid()).atexit = False
 
     def execute_text(self, text: str) -> Any:
-        """Run one statement that has no values; return its cursor."""
+        """Run a statement without values; return its cursor."""
         cursor = self.driver.cursor()
         cursor.execute(text)
         return cursor
@@ -46,8 +46,8 @@ class Connection:
             yield
             self.driver.commit()
         except GeneratorExit:
-            # A handler raised between the frames, and the block was dropped. Perhaps the connection was before it: a
-            # driver would complain. Whatever it holds goes with it.
+            # A signal handler raised, and the block was dropped. The connection may have been freed before it, and a
+            # rollback would fail. Closing rolls back, too.
             self.close()
             raise
         except BaseException:

@@ -1,4 +1,4 @@
-"""A few connections for many threads, none of which ever crosses a fork.
+"""A pool of a few connections for many threads; none of them is carried across a fork.
 
 An SQLite connection that is carried into a child process breaks the file's locks there, and so does one that the child
 opens while the parent had one open: the library keeps its locks in memory that the child inherits. So before a fork
@@ -25,7 +25,7 @@ FORK_PATIENCE = 1.0
 _all: weakref.WeakSet[Connections] = weakref.WeakSet()
 _forking = threading.Lock()
 _abandoned: list[Connection] = []
-"""Connections of a parent process: closing them here would let go of locks that the parent relies on."""
+"""Connections of a parent process: closing them here would release locks that the parent relies on."""
 
 
 class _Opening:
@@ -35,8 +35,8 @@ class _Opening:
 class Connections:
     """A stack of idle connections; the one used last is used next. Safe to share between threads.
 
-    What is in use is referred to weakly: a connection that a thread loses, because a signal handler raises in it, is in
-    use no more.
+    Connections in use are referred to weakly: one that a thread loses, because a signal handler raises in it, counts as
+    in use no more.
 
     Attributes:
         under_way: those with a transaction that a thread has begun and not ended, by the thread's number.
@@ -137,7 +137,7 @@ class Connections:
         self._changed.release()
 
     def after_fork_in_child(self) -> None:
-        """Begin anew, with a lock that is free and without the parent's connections."""
+        """Start with a free lock and without the parent's connections."""
         _abandoned.extend((*self._idle, *self.under_way.values()))
         self.under_way.clear()
         self._changed = Condition()

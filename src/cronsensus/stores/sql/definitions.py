@@ -1,8 +1,8 @@
-"""Parsed definitions of jobs, kept between transactions.
+"""A cache of parsed definitions of jobs, kept between transactions.
 
-The key is the job's id and a text that names its content: digest, revision, and when it began. Ids and revisions alone
-would not do: a store that lost its last commits gives both again, to another job or another definition. What is kept is
-bounded: a node that looks after a hundred thousand jobs keeps the two thousand that it met last.
+The key is the job's id, and a text that identifies the definition: its digest, its revision, and when it began. Ids and
+revisions alone would not do: a store that lost its last commits gives both again, to another job or definition. The
+cache is bounded: of a hundred thousand jobs it keeps the two thousand used last.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from cronsensus.stores.unreadable import READING_RAISES, Unreadable, no_definiti
 
 MOST_KEPT_DEFINITIONS = 2048
 MOST_REMEMBERED_JOBS = 64
-"""Most jobs of which it is kept how they were last enqueued, or claimed."""
+"""Most jobs whose definition, as they were last enqueued or claimed, is kept."""
 
 Value = TypeVar("Value")
 
 
 class Recent(Generic[Value]):
-    """What was used last, by (job id, definition). Safe to share between threads."""
+    """The values used last, by (job id, definition). Safe to share between threads."""
 
     def __init__(self, most: int) -> None:
         """Keep at most ``most`` values."""
@@ -34,16 +34,16 @@ class Recent(Generic[Value]):
         self._kept: OrderedDict[tuple[int, str], Value] = OrderedDict()
 
     def get(self, job: int, definition: str) -> Value | None:
-        """Return what is kept of a definition."""
+        """Return the value of a definition; ``None``: it is not kept."""
         key = (job, definition)
         with self._lock:
-            found = self._kept.get(key)
-            if found is not None:
+            value = self._kept.get(key)
+            if value is not None:
                 self._kept.move_to_end(key)
-            return found
+            return value
 
     def put(self, job: int, definition: str, value: Value) -> None:
-        """Keep a value, and forget the one that was not used for longest."""
+        """Keep a value, and drop the one that was not used for longest."""
         with self._lock:
             self._kept[job, definition] = value
             self._kept.move_to_end((job, definition))
@@ -51,8 +51,8 @@ class Recent(Generic[Value]):
                 self._kept.popitem(last=False)
 
 
-class Met:
-    """Jobs that were met last, each with its definition. Safe to share between threads."""
+class LastUsed:
+    """The jobs used last, each with its definition. Safe to share between threads."""
 
     def __init__(self, most: int = MOST_REMEMBERED_JOBS) -> None:
         """Keep at most ``most`` jobs."""
@@ -62,7 +62,9 @@ class Met:
     def note_definition(self, name: Any, job: int, definition: str) -> None:
         """Keep the definition of a job under a name."""
         if self._kept.get(name) != (job, definition):
-            others = [(one, of) for one, of in self._kept.items() if one != name]
+            others = [
+                (other, definition_of_other) for other, definition_of_other in self._kept.items() if other != name
+            ]
             self._kept = dict([*others[-self._most + 1 :], (name, (job, definition))])
 
     def get(self, name: Any) -> tuple[int, str] | None:
@@ -75,13 +77,13 @@ class Met:
 
 
 class Definitions:
-    """What one handle knows of jobs.
+    """The caches of one handle.
 
     Attributes:
         specs: definitions.
         enqueued: jobs that were enqueued last, by name.
         claimed: jobs that were claimed last, by id.
-        eras: the eras up to a definition, from the one on that held at the watermark when they were read.
+        eras: the eras up to a definition, from the era that held at the watermark when they were read.
         unreadable: rows that were left out.
     """
 
@@ -89,7 +91,7 @@ class Definitions:
         """Keep the definitions and the eras of at most ``most`` of them."""
         self.specs: Recent[JobSpec] = Recent(most)
         self.eras: Recent[tuple[Era, ...]] = Recent(most)
-        self.enqueued, self.claimed = Met(), Met()
+        self.enqueued, self.claimed = LastUsed(), LastUsed()
         self.unreadable = Unreadable()
 
 

@@ -1,6 +1,6 @@
-"""The differences between SQL databases: methods that a small class for each database implements.
+"""The differences between SQL databases: one class for each database implements ``Dialect``.
 
-The verbs are written once, and send the statements of ``queries/*.sql``; where databases differ they call the dialect.
+The verbs are written once. They send the statements of ``queries/*.sql``, and call the dialect where databases differ.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from cronsensus.stores.values import StoreCapabilities
 from cronsensus.timing.clock import SystemClock
 
 AnyRow = Any
-"""A row with its columns by name and by place."""
+"""A row whose columns are read by name or by position."""
 
 _HOST = SystemClock()
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One reading of the store's clocks, in microseconds.
+    """The store's clocks, read at one moment, in microseconds.
 
     Attributes:
         now: the clock that judges due times, since 1970 in UTC.
         lease: the clock that judges leases; comparable only within ``epoch``.
-        epoch: a life of the lease clock, such as a boot of a host.
+        epoch: names the run of the lease clock, such as one boot of a host; in another epoch it has started anew.
         asked_at: the host's monotonic clock just before the server was asked, in seconds.
     """
 
@@ -58,18 +58,18 @@ class Dialect(ABC):
     """SQLAlchemy's name for the database and its driver."""
     schema: str = ""
     """The schema of the tables, if it is not the connection's default."""
-    groups_by_seeking: bool = False
-    """Whether GROUP BY seeks from group to group in an index, instead of reading each entry."""
+    seeks_between_groups: bool = False
+    """Whether GROUP BY seeks in the index from one group to the next, instead of reading each entry."""
     most_parameters: int = 500
     """How many values an ``IN (…)`` may list."""
     most_rows: int = 500
     """How many rows a statement takes."""
     most_characters: int = 10_000_000
-    """How much text of rows a statement takes."""
-    sends_later: bool = False
-    """Whether statements by name are queued, because each sending costs a round trip."""
-    asks_before_locking: bool = False
-    """Whether a locking statement evaluates its condition before it locks, so the condition may itself be a lock."""
+    """How many characters of row values a statement takes."""
+    queues_statements: bool = False
+    """Whether statements by name are queued and sent together, because each trip to the server costs time."""
+    evaluates_before_locking: bool = False
+    """Whether a locking statement evaluates its condition before it locks, so that the condition may take a lock."""
     is_a_file: bool = False
     """Whether a database is named by the path of a file."""
     server_epoch: str = ""
@@ -82,7 +82,7 @@ class Dialect(ABC):
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
-    def note_opened(self, connection: Connection) -> None:  # noqa: B027 - most have nothing to note
+    def prepare_connection(self, connection: Connection) -> None:  # noqa: B027 - most have nothing to note
         """Prepare a new connection."""
 
     @abstractmethod
@@ -101,10 +101,10 @@ class Dialect(ABC):
         """Begin a transaction that only claims work: another node may be claiming the same."""
         self.begin_write(connection)
 
-    def begin_lent(self, connection: Connection) -> None:
-        """Begin a transaction in which a job's own code will write; ``end_write`` is called for it, too.
+    def begin_for_user_code(self, connection: Connection) -> None:
+        """Begin a transaction in which a job's own code writes; ``end_write`` is called after it, too.
 
-        Override it if our own transactions begin with settings that would disturb that code.
+        Override it if transactions of the store begin with settings that would disturb that code.
         """
         self.begin_write(connection)
 
@@ -131,27 +131,27 @@ class Dialect(ABC):
         """
         return reading.lease
 
-    def is_cut(self, error: Exception) -> bool:  # noqa: ARG002 - a file is never cut off
-        """Whether an error, met at the beginning of a transaction, means that the connection was gone already."""
+    def is_connection_error(self, error: Exception) -> bool:  # noqa: ARG002 - a file is never cut off
+        """Whether an error means that the connection is gone, and with it whatever was not committed."""
         return False
 
-    def is_closed(self, error: Exception) -> bool:  # noqa: ARG002 - a file is never closed
-        """Whether an error means that the server, or the way to it, closed the connection; a silent server did not.
+    def is_closed_by_server(self, error: Exception) -> bool:  # noqa: ARG002 - a file is never closed
+        """Whether an error means that the server, or the network, closed the connection.
 
-        A silent call has taken the whole time limit, and would again.
+        A timeout does not count: a call to a server that does not answer would take the whole time limit again.
         """
         return False
 
-    def is_unsent(self, error: Exception) -> bool:  # noqa: ARG002 - nothing is sent to a file
-        """Whether an error means that the connection was gone before everything was sent, and so before any COMMIT."""
+    def is_error_before_commit(self, error: Exception) -> bool:  # noqa: ARG002 - nothing is sent to a file
+        """Whether an error means that the connection was gone before the COMMIT was sent: nothing was written."""
         return False
 
-    def is_duplicate(self, error: Exception) -> bool:  # noqa: ARG002 - with one writer, nothing comes in between
-        """Whether a row was not inserted because its key exists."""
+    def is_duplicate_key_error(self, error: Exception) -> bool:  # noqa: ARG002 - with one writer, nothing comes in between
+        """Whether an error means that a row was not inserted because its unique key exists."""
         return False
 
-    def is_gone(self, connection: Connection) -> bool:  # noqa: ARG002 - a file is never gone
-        """Whether a connection is known to be cut off, because sending on it has failed."""
+    def is_known_broken(self, connection: Connection) -> bool:  # noqa: ARG002 - a file is never gone
+        """Whether a connection is known to be broken, because sending on it has failed."""
         return False
 
     def monotonic(self) -> float:
@@ -164,21 +164,21 @@ class Dialect(ABC):
     def find_query(self, name: str) -> Query:
         """Return a statement by its name in ``queries/*.sql``."""
 
-    def query_alone(self, name: str) -> Query:
-        """Return a statement that is run for a single row at a time, even if it could take many rows."""
+    def find_single_row_query(self, name: str) -> Query:
+        """Return a statement in its form for a single row, even if it could take many rows."""
         return self.find_query(name)
 
     @abstractmethod
     def send_statements(
         self, connection: Connection, queue: Sequence[Pending], *, begin: Begin, commit: bool
     ) -> Reading | None:
-        """Send statements and set the answer of each, in a single trip if possible.
+        """Send statements and set the answer of each, in a single round trip if possible.
 
         Args:
             connection: on which to send.
             queue: the statements, in their order.
-            begin: the kind of transaction to begin before them; if any, return the clocks read then.
-            commit: commit after them, unless one touched another number of rows than expected.
+            begin: the kind of transaction to begin before them, if any; then the clocks are read and returned.
+            commit: commit after them, unless a statement touched another number of rows than it expects.
         """
 
     def clock_value(self, connection: Connection) -> Any:
@@ -193,8 +193,8 @@ class Dialect(ABC):
         """Roll back the transaction or a part of it, by the statement ``text``."""
         connection.execute_text(text)
 
-    def can_glance(self, connection: Connection) -> bool:  # noqa: ARG002 - a transaction costs a file nothing
-        """Whether a query may be sent without a transaction, to save round trips."""
+    def can_read_without_transaction(self, connection: Connection) -> bool:  # noqa: ARG002 - a transaction costs a file nothing
+        """Whether a query may be sent without a transaction, which saves round trips."""
         return False
 
     # --- errors and settings ------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""SQLAlchemy's view of connections that are open already: for the code of users, and for making tables.
+"""Wrap open connections for SQLAlchemy: for the code of users, and for creating tables.
 
 Nothing else here imports SQLAlchemy at run time: a process that neither makes tables nor shares a transaction with the
 code of a user never loads it.
@@ -55,7 +55,7 @@ def handed_over(engine: Engine, driver: Any) -> Connection:
 
 
 class Kept(PoolProxiedConnection):
-    """What SQLAlchemy takes a driver's connection from: one that it may use, and neither end nor close.
+    """Gives SQLAlchemy a driver's connection that it may use, but neither end nor close.
 
     No pool has seen it, so nothing resets it, and none of SQLAlchemy's own settings are put on it.
     """
@@ -74,13 +74,13 @@ class Kept(PoolProxiedConnection):
         return self.driver.cursor()
 
     def commit(self) -> None:
-        """Leave it to the owner."""
+        """Do nothing: the owner does it."""
 
     def rollback(self) -> None:
-        """Leave it to the owner."""
+        """Do nothing: the owner does it."""
 
     def close(self) -> None:
-        """Leave it to the owner."""
+        """Do nothing: the owner does it."""
 
     def detach(self) -> None:
         """Do nothing: it is in no pool."""

@@ -26,7 +26,7 @@ from cronsensus.model.states import State
 from cronsensus.stores.sql.definitions import Definitions
 from cronsensus.stores.sql.dialect import Dialect, cause_of
 from cronsensus.stores.sql.job_rows import definition_of, living_job, specs_of
-from cronsensus.stores.sql.occurrence_rows import Key, Keys, Standing, payload_of
+from cronsensus.stores.sql.occurrence_rows import ExistingOccurrence, Key, Keys, payload_of
 from cronsensus.stores.sql.queries import with_pieces
 from cronsensus.stores.sql.transaction import Transaction, batches
 from cronsensus.stores.sql.users_connection import Answer, Plan, Statement
@@ -39,7 +39,7 @@ _DUPLICATE_ENTRY = 1062
 # --- what is read beforehand ------------------------------------------------------------------------------------------
 
 
-class Known(NamedTuple):
+class CachedJob(NamedTuple):
     """A job, as last read.
 
     Attributes:
@@ -66,7 +66,7 @@ class Place(NamedTuple):
     database: str
 
 
-def read_jobs(tx: Transaction, names: Sequence[str]) -> dict[str, Known]:
+def read_jobs(tx: Transaction, names: Sequence[str]) -> dict[str, CachedJob]:
     """Read jobs, in a transaction on the store's own connection.
 
     Raises:
@@ -82,16 +82,16 @@ def read_jobs(tx: Transaction, names: Sequence[str]) -> dict[str, Known]:
         refuse_run_by_hand(spec)
     for name, row in rows.items():
         tx.definitions.enqueued.note_definition(name, row.id, definition_of(row))
-    return {name: Known(row.id, definition_of(row), specs[row.id]) for name, row in rows.items()}
+    return {name: CachedJob(row.id, definition_of(row), specs[row.id]) for name, row in rows.items()}
 
 
 def read_place(tx: Transaction) -> Place:
     """Read the store's identity, in a transaction on its own connection."""
-    [row] = tx.send_last("which_place")
+    [row] = tx.send_last("which_database")
     return Place(row.store, row.started, row.place)
 
 
-def read_standing(tx: Transaction, keys: Sequence[tuple[str, str]]) -> dict[Key, Standing]:
+def read_standing(tx: Transaction, keys: Sequence[tuple[str, str]]) -> dict[Key, ExistingOccurrence]:
     """Read the occurrences of (job name, key) pairs, in a transaction on the store's own connection."""
     return Keys(tx, keys).list_found()
 
@@ -99,12 +99,12 @@ def read_standing(tx: Transaction, keys: Sequence[tuple[str, str]]) -> dict[Key,
 # --- plans ------------------------------------------------------------------------------------------------------------
 
 
-class Wanted(NamedTuple):
+class KeyedItem(NamedTuple):
     """An item, with the key that it gets, and its job."""
 
     item: Item
     key: str
-    job: Known
+    job: CachedJob
 
     @property
     def place(self) -> Key:
@@ -137,9 +137,9 @@ class Plans(ABC):
         definitions: Definitions,
         namespace: str,
         read: tuple[
-            Callable[[Sequence[str]], dict[str, Known]],
+            Callable[[Sequence[str]], dict[str, CachedJob]],
             Callable[[], Place],
-            Callable[[Sequence[tuple[str, str]]], dict[Key, Standing]],
+            Callable[[Sequence[tuple[str, str]]], dict[Key, ExistingOccurrence]],
         ],
         where: str,
     ) -> None:
@@ -158,19 +158,19 @@ class Plans(ABC):
             StoreBusy: another open transaction has a key, or the occurrence with a key was just deleted.
         """
 
-    def find_jobs(self, items: Sequence[Item], *, anew: bool = False) -> dict[str, Known]:
+    def find_jobs(self, items: Sequence[Item], *, anew: bool = False) -> dict[str, CachedJob]:
         """Return the jobs of items, from the cache; ``anew``: as the store has them now.
 
         Raises:
             UnknownJob: there is none, or it is retired.
         """
         names = sorted({item.job for item in items})
-        jobs: dict[str, Known] = {}
+        jobs: dict[str, CachedJob] = {}
         for name in () if anew else names:
             cached = self._definitions.enqueued.get(name)
             spec = None if cached is None else self._definitions.specs.get(*cached)
             if cached is not None and spec is not None:
-                jobs[name] = Known(*cached, spec)
+                jobs[name] = CachedJob(*cached, spec)
         return jobs if len(jobs) == len(names) else self._read_jobs(names)
 
     def _find_place(self, *, anew: bool) -> Place:
@@ -197,32 +197,36 @@ class Plans(ABC):
         )
 
     def _answers(
-        self, wanted: Sequence[Wanted], created: Mapping[Key, int], found: Mapping[Key, Standing], now: int
+        self,
+        keyed_items: Sequence[KeyedItem],
+        created: Mapping[Key, int],
+        existing: Mapping[Key, ExistingOccurrence],
+        now: int,
     ) -> list[Enqueued]:
         """Return the answer for each item: created ``now`` (once for each key), or found."""
-        answered: set[Key] = set()
+        answered_keys: set[Key] = set()
         answers = []
-        for item in wanted:
-            is_new = item.place in created
-            if not is_new and item.place not in found:
+        for keyed in keyed_items:
+            is_new = keyed.place in created
+            if not is_new and keyed.place not in existing:
                 raise StoreBusy(
-                    f"{self._where}: the run of {item.item.job!r} under the key {item.key!r} was deleted in this "
+                    f"{self._where}: the run of {keyed.item.job!r} under the key {keyed.key!r} was deleted in this "
                     "moment; call again"
                 )
-            standing = Standing(created[item.place], State.PENDING) if is_new else found[item.place]
-            created_here = is_new and item.place not in answered
+            occurrence = ExistingOccurrence(created[keyed.place], State.PENDING) if is_new else existing[keyed.place]
+            created_here = is_new and keyed.place not in answered_keys
             answers.append(
                 Enqueued(
-                    standing.id,
-                    item.item.job,
-                    item.key,
+                    occurrence.id,
+                    keyed.item.job,
+                    keyed.key,
                     created=created_here,
-                    state=standing.state,
-                    payload=standing.payload,
+                    state=occurrence.state,
+                    payload=occurrence.payload,
                     created_at=from_micros(now) if created_here else None,
                 )
             )
-            answered.add(item.place)
+            answered_keys.add(keyed.place)
         return answers
 
 
@@ -254,14 +258,14 @@ class InOneStatement(Plans):
         """Create occurrences."""
         keyed = _with_keys(items)
         is_keyed = any(item.key is not None for item in items)
-        pieces = frozenset(name for name, wanted in (("keyed", is_keyed), ("notify", notify)) if wanted)
-        query = with_pieces(self._dialect.query_alone("enqueue_in"), pieces)
+        pieces = frozenset(name for name, is_used in (("keyed", is_keyed), ("notify", notify)) if is_used)
+        query = with_pieces(self._dialect.find_single_row_query("enqueue_in"), pieces)
         anew = False
         while True:
             jobs, place = self.find_jobs(items, anew=anew), self._find_place(anew=anew)
-            wanted = [Wanted(item, key, jobs[item.job]) for item, key in keyed]
+            keyed_items = [KeyedItem(item, key, jobs[item.job]) for item, key in keyed]
             values = {
-                "now": self._dialect.host_now(), "rows": json.dumps([_as_json(item) for item in wanted]),
+                "now": self._dialect.host_now(), "rows": json.dumps([_as_json(item) for item in keyed_items]),
                 "store": place.store, "started": place.started, "place": place.database, "space": self._namespace,
                 "latest": LATEST_MICROS, "sure": anew,
             }  # fmt: skip
@@ -270,8 +274,8 @@ class InOneStatement(Plans):
             if notify:
                 values["channel"] = self._channel
             answer = yield Statement(query, values)
-            here, fresh, now, *_ = answer.rows[0]
-            if here and fresh:
+            is_here, fresh, now, *_ = answer.rows[0]
+            if is_here and fresh:
                 break
             if anew:
                 raise self.elsewhere_error()
@@ -279,30 +283,33 @@ class InOneStatement(Plans):
         created = {
             (job, key): occurrence for _, _, _, occurrence, job, key, *_ in answer.rows if occurrence is not None
         }
-        found: dict[Key, Standing] = {}
-        for job, keys in _by_job([item.place for item in wanted if item.place not in created]).items():
-            answer = yield Statement(self._dialect.query_alone("find_in"), {"job": job, "keys": keys})
-            found |= _standing(job, answer)
-        return self._answers(wanted, created, found, now)
+        existing: dict[Key, ExistingOccurrence] = {}
+        for job, keys in _by_job([item.place for item in keyed_items if item.place not in created]).items():
+            answer = yield Statement(self._dialect.find_single_row_query("find_in"), {"job": job, "keys": keys})
+            existing |= _standing(job, answer)
+        return self._answers(keyed_items, created, existing, now)
 
 
-def _as_json(wanted: Wanted) -> dict[str, Any]:
-    item = wanted.item
+def _as_json(keyed: KeyedItem) -> dict[str, Any]:
+    item = keyed.item
     return {
-        "job": wanted.job.id,
-        "called": wanted.key,
-        "priority": wanted.priority,
-        "level": wanted.level,
+        "job": keyed.job.id,
+        "run_key": keyed.key,
+        "priority": keyed.priority,
+        "level": keyed.level,
         "delay": within_stores(item.delay // _MICROSECOND),
         "due": None if item.due_at is None else to_micros(when_due(item, item.due_at)),
         "expires": None if item.expires_in is None else within_stores(item.expires_in // _MICROSECOND),
-        "payload": payload_of(item, wanted.job.spec),
-        "definition": wanted.job.definition,
+        "payload": payload_of(item, keyed.job.spec),
+        "definition": keyed.job.definition,
     }
 
 
-def _standing(job: int, answer: Answer) -> dict[Key, Standing]:
-    return {(job, key): Standing(occurrence, State(state), payload) for occurrence, key, state, payload in answer.rows}
+def _standing(job: int, answer: Answer) -> dict[Key, ExistingOccurrence]:
+    return {
+        (job, key): ExistingOccurrence(occurrence, State(state), payload)
+        for occurrence, key, state, payload in answer.rows
+    }
 
 
 class StepByStep(Plans):
@@ -323,10 +330,10 @@ class StepByStep(Plans):
         while True:
             jobs, place = self.find_jobs(items, anew=anew), self._find_place(anew=anew)
             answer = yield Statement(
-                self._dialect.query_alone("facts_in"), {"jobs": sorted(job.id for job in jobs.values())}
+                self._dialect.find_single_row_query("definitions_in"), {"jobs": sorted(job.id for job in jobs.values())}
             )
-            here = bool(answer.rows) and self._is_here(place, Place(answer.rows[0][0], 0, answer.rows[0][1]))
-            if here and (anew or _are_fresh(jobs, answer)):
+            is_here = bool(answer.rows) and self._is_here(place, Place(answer.rows[0][0], 0, answer.rows[0][1]))
+            if is_here and (anew or _are_fresh(jobs, answer)):
                 break
             if anew:
                 raise self.elsewhere_error()
@@ -334,52 +341,52 @@ class StepByStep(Plans):
         _, _, database_now, patience, *_ = answer.rows[0]
         host_now = self._dialect.host_now()
         now = database_now if host_now is None else host_now
-        wanted = [Wanted(item, key, jobs[item.job]) for item, key in keyed]
-        with_own_key = [item.place for item in wanted if item.item.key is not None]
-        found = yield from self._find_in(with_own_key)
-        rows = {item.place: self._row(item, now) for item in wanted if item.place not in found}
+        keyed_items = [KeyedItem(item, key, jobs[item.job]) for item, key in keyed]
+        with_own_key = [item.place for item in keyed_items if item.item.key is not None]
+        existing = yield from self._find_in(with_own_key)
+        rows = {item.place: self._row(item, now) for item in keyed_items if item.place not in existing}
         may_wait = any(place in rows for place in with_own_key)
         bounded = self._patience is not None and self._patience < patience and may_wait
         if bounded:
-            yield Statement(self._dialect.query_alone("wait_at_most"), {"seconds": self._patience})
+            yield Statement(self._dialect.find_single_row_query("wait_at_most"), {"seconds": self._patience})
         try:
             created, duplicates = yield from self._insert_rows(list(rows.values()))
         except Exception:
             if bounded:  # the connection lives longer than this transaction, in a pool perhaps
                 with suppress(Exception):
-                    yield Statement(self._dialect.query_alone("wait_at_most"), {"seconds": patience})
+                    yield Statement(self._dialect.find_single_row_query("wait_at_most"), {"seconds": patience})
             raise
         if bounded:
-            yield Statement(self._dialect.query_alone("wait_at_most"), {"seconds": patience})
+            yield Statement(self._dialect.find_single_row_query("wait_at_most"), {"seconds": patience})
         if duplicates:  # the transaction's snapshot may be older than their rows
-            found |= yield from self._find_in(duplicates)
+            existing |= yield from self._find_in(duplicates)
             names = {job.id: name for name, job in jobs.items()}
-            unseen = [(names[job], key) for job, key in duplicates if (job, key) not in found]
-            found |= self._read_standing(unseen) if unseen else {}
-        return self._answers(wanted, created, found, now)
+            unseen = [(names[job], key) for job, key in duplicates if (job, key) not in existing]
+            existing |= self._read_standing(unseen) if unseen else {}
+        return self._answers(keyed_items, created, existing, now)
 
-    def _is_here(self, own: Place, theirs: Place) -> bool:
+    def _is_here(self, own: Place, users_place: Place) -> bool:
         if self._dialect.is_a_file:
-            return own.store == theirs.store and _is_one_file(own.database, theirs.database)
-        return (own.store, own.database) == (theirs.store, theirs.database)
+            return own.store == users_place.store and _is_one_file(own.database, users_place.database)
+        return (own.store, own.database) == (users_place.store, users_place.database)
 
-    def _row(self, wanted: Wanted, now: int) -> tuple[Any, ...]:
-        item = wanted.item
+    def _row(self, keyed: KeyedItem, now: int) -> tuple[Any, ...]:
+        item = keyed.item
         due_at = to_micros(when_due(item, from_micros(now)))
         expires_at = None if item.expires_in is None else within_stores(due_at + item.expires_in // _MICROSECOND)
         return (
-            self._namespace, wanted.job.id, wanted.key, item.origin.value, 0, wanted.priority, wanted.level,
-            due_at, expires_at, now, payload_of(item, wanted.job.spec),
+            self._namespace, keyed.job.id, keyed.key, item.origin.value, 0, keyed.priority, keyed.level,
+            due_at, expires_at, now, payload_of(item, keyed.job.spec),
         )  # fmt: skip
 
-    def _find_in(self, places: Sequence[Key]) -> Plan[dict[Key, Standing]]:
-        found: dict[Key, Standing] = {}
+    def _find_in(self, places: Sequence[Key]) -> Plan[dict[Key, ExistingOccurrence]]:
+        existing: dict[Key, ExistingOccurrence] = {}
         for job, keys in _by_job(places).items():
             for start in range(0, len(keys), self._dialect.most_parameters):
                 page = keys[start : start + self._dialect.most_parameters]
-                answer = yield Statement(self._dialect.query_alone("find_in"), {"job": job, "keys": page})
-                found |= _standing(job, answer)
-        return found
+                answer = yield Statement(self._dialect.find_single_row_query("find_in"), {"job": job, "keys": page})
+                existing |= _standing(job, answer)
+        return existing
 
     def _insert_rows(self, rows: Sequence[tuple[Any, ...]]) -> Plan[tuple[dict[Key, int], list[Key]]]:
         """Insert rows; return the new ids, and the keys that another transaction has committed meanwhile."""
@@ -390,7 +397,7 @@ class StepByStep(Plans):
             try:
                 answer = yield Statement(self._dialect.find_query("insert_in"), {}, piece)
             except Exception as error:
-                if not _is_duplicate(error):
+                if not _is_duplicate_key_error(error):
                     raise
                 if len(piece) == 1:
                     duplicates += places
@@ -408,25 +415,25 @@ class StepByStep(Plans):
         return created, duplicates
 
 
-def _is_one_file(own: str, theirs: str) -> bool:
+def _is_one_file(own: str, users_path: str) -> bool:
     """Whether two paths are the same file; a database in memory has no path, and a file may have been removed."""
     try:
-        return bool(theirs) and Path(own).samefile(theirs)
+        return bool(users_path) and Path(own).samefile(users_path)
     except OSError:
         return False
 
 
-def _are_fresh(jobs: Mapping[str, Known], answer: Answer) -> bool:
+def _are_fresh(jobs: Mapping[str, CachedJob], answer: Answer) -> bool:
     """Whether definitions are still as they were read; a definition newer than the transaction's snapshot is not."""
-    known = {job.id: job.definition for job in jobs.values()}
+    definitions = {job.id: job.definition for job in jobs.values()}
     return all(
-        retired_at is None and f"{digest}:{revision}:{defined_at}" == known[job]
+        retired_at is None and f"{digest}:{revision}:{defined_at}" == definitions[job]
         for *_, job, retired_at, digest, revision, defined_at in answer.rows
         if job is not None
     )
 
 
-def _is_duplicate(error: Exception) -> bool:
+def _is_duplicate_key_error(error: Exception) -> bool:
     """Whether an error is MySQL's "duplicate entry", through any driver."""
     arguments = cause_of(error).args
     return bool(arguments) and arguments[0] == _DUPLICATE_ENTRY

@@ -19,7 +19,7 @@ from cronsensus.model.ends import (
 )
 from cronsensus.model.occurrence import Claim, Note, Settled
 from cronsensus.model.states import State
-from cronsensus.payload.codec import clean, cleaned, write_error
+from cronsensus.payload.codec import clean, clean_optional, write_error
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.sessions import attempt_row, began_at
 from cronsensus.stores.sql.transaction import Transaction
@@ -40,63 +40,65 @@ class Ends:
         became: the result: token and state by occurrence.
     """
 
-    def __init__(self, tx: Transaction, ends: Sequence[End], found: Mapping[int, AnyRow]) -> None:
-        """Record the ends; ``found``: the occurrences, locked."""
+    def __init__(self, tx: Transaction, ends: Sequence[End], locked_rows: Mapping[int, AnyRow]) -> None:
+        """Record the ends; ``locked_rows``: the occurrences, locked."""
         now = tx.now if ends else 0  # not read without ends: reading it sends the queued statements
         self.became: dict[int, tuple[int, State]] = {}
         self._answers: list[Settled | None] = []
         self._refused: list[tuple[End, State | None]] = []
-        closed: list[tuple[Any, ...]] = []
-        failed: list[tuple[Any, ...]] = []
-        again: list[tuple[Any, ...]] = []
-        parked: list[tuple[Any, ...]] = []
-        ended: list[tuple[Any, ...]] = []
+        close_rows: list[tuple[Any, ...]] = []
+        retry_rows: list[tuple[Any, ...]] = []
+        snooze_rows: list[tuple[Any, ...]] = []
+        park_rows: list[tuple[Any, ...]] = []
+        attempt_rows: list[tuple[Any, ...]] = []
         for end in ends:
             number, token = end.id, end.token
-            row, became = found.get(number), self.became.get(number)
+            row, became = locked_rows.get(number), self.became.get(number)
             if row is None or not _is_current(row, token, end.session) or became is not None:
                 self._answers.append(_repeated_answer(end, row, became))
                 if self._answers[-1] is None:
                     self._refused.append((end, _state_of(row, became)))
                 continue
-            then, elapsed = unless_cancelled(end.then, row.cancel_reason), end.elapsed // _MICROSECOND
-            reason, error = cleaned(then.reason), write_error(error_of(then))
-            match then:
+            next_state, elapsed = unless_cancelled(end.then, row.cancel_reason), end.elapsed // _MICROSECOND
+            reason, error = clean_optional(next_state.reason), write_error(error_of(next_state))
+            match next_state:
                 case Final():
-                    begun = began_at(row, now - elapsed)
-                    closed.append((str(then.state), reason, then.result, error, begun, now, number, token))
+                    started_at = began_at(row, now - elapsed)
+                    close_rows.append(
+                        (str(next_state.state), reason, next_state.result, error, started_at, now, number, token)
+                    )
                 case Again(failed=True):
-                    failed.append((_due_again(now, then.after), reason, error, number, token))
+                    retry_rows.append((_due_again(now, next_state.after), reason, error, number, token))
                 case Again():
-                    again.append((_due_again(now, then.after), reason, then.note, number, token))
+                    snooze_rows.append((_due_again(now, next_state.after), reason, next_state.note, number, token))
                 case Parked():
-                    parked.append((LATEST_MICROS, then.on, reason, then.listed, number, token))
-            if (recorded := recorded_as(then)) is not None:
-                ended.append(attempt_row(row, now, recorded, reason, error, ran=elapsed))
-            state = state_after(then)
+                    park_rows.append((LATEST_MICROS, next_state.on, reason, next_state.listed, number, token))
+            if (recorded := recorded_as(next_state)) is not None:
+                attempt_rows.append(attempt_row(row, now, recorded, reason, error, ran=elapsed))
+            state = state_after(next_state)
             self.became[number] = token, state
             self._answers.append(Settled(number, token, accepted=True, state=state))
         # Read before the runs of this call are recorded.
         tokens = {end.token for end, _ in self._refused}
         self._ended = tx.send_in("ended_runs", "tokens", tokens)
-        tx.send_rows("close_runs", closed, one_each=True)
-        tx.send_rows("retry_runs", failed, one_each=True)
-        tx.send_rows("again_runs", again, one_each=True)
-        tx.send_rows("park_runs", parked, one_each=True)
-        tx.send_rows("record_runs", ended)
+        tx.send_rows("close_runs", close_rows, one_each=True)
+        tx.send_rows("retry_runs", retry_rows, one_each=True)
+        tx.send_rows("snooze_runs", snooze_rows, one_each=True)
+        tx.send_rows("park_runs", park_rows, one_each=True)
+        tx.send_rows("record_runs", attempt_rows)
 
     def list_answers(self) -> list[Settled]:
         """Return the answers in order. A repeated end, by the same token, gets its first answer."""
-        again = iter(self._repeat_answers())
-        return [next(again) if answer is None else answer for answer in self._answers]
+        repeated = iter(self._repeat_answers())
+        return [next(repeated) if answer is None else answer for answer in self._answers]
 
     def _repeat_answers(self) -> Iterator[Settled]:
-        ends = {(row.occurrence_id, row.token): row for one in self._ended for row in one.rows}
-        for end, stands in self._refused:
+        ends = {(row.occurrence_id, row.token): row for answer in self._ended for row in answer.rows}
+        for end, state_now in self._refused:
             run = ends.get((end.id, end.token))
             first = STATE_AFTER.get(run.ending) if run is not None and end.session in {None, run.session} else None
-            ours = first is not None and stands is not None
-            yield Settled(end.id, end.token, accepted=ours, state=first if ours else stands)
+            is_repeated = first is not None and state_now is not None
+            yield Settled(end.id, end.token, accepted=is_repeated, state=first if is_repeated else state_now)
 
 
 def _due_again(now: int, after: timedelta) -> int:
@@ -120,31 +122,32 @@ def _state_of(row: AnyRow | None, became: tuple[int, State] | None) -> State | N
     return None if row is None else State(row.state)
 
 
-def release_runs(tx: Transaction, claims: Sequence[Claim], found: Mapping[int, AnyRow]) -> list[State | None]:
+def release_runs(tx: Transaction, claims: Sequence[Claim], locked_rows: Mapping[int, AnyRow]) -> list[State | None]:
     """Release claims whose attempt was not started, and return the new state of each; ``None``: it is not current.
 
-    ``found``: the occurrences, locked. Safe when a takeover happens at the same instant: the UPDATE compares the token.
+    ``locked_rows``: the occurrences, locked.
+    Safe when a takeover happens at the same instant: the UPDATE compares the token.
     """
     answers: list[State | None] = []
-    back: list[tuple[Any, ...]] = []
-    cancelled: list[tuple[Any, ...]] = []
-    ended: list[tuple[Any, ...]] = []
-    done: set[int] = set()
+    release_rows: list[tuple[Any, ...]] = []
+    cancel_rows: list[tuple[Any, ...]] = []
+    attempt_rows: list[tuple[Any, ...]] = []
+    released: set[int] = set()
     for claim in claims:
-        row = found.get(claim.id)
-        if row is None or not _is_current(row, claim.token, claim.session) or row.id in done:
+        row = locked_rows.get(claim.id)
+        if row is None or not _is_current(row, claim.token, claim.session) or row.id in released:
             answers.append(None)
             continue
-        done.add(row.id)
+        released.add(row.id)
         if row.cancel_reason is not None:
-            cancelled.append((row.cancel_reason, tx.now, row.id, row.token))
+            cancel_rows.append((row.cancel_reason, tx.now, row.id, row.token))
         else:
-            back.append((min(row.due_at, tx.now + MOST_AHEAD // _MICROSECOND), row.id, row.token))
-        ended.append(attempt_row(row, tx.now, "released"))
+            release_rows.append((min(row.due_at, tx.now + MOST_AHEAD // _MICROSECOND), row.id, row.token))
+        attempt_rows.append(attempt_row(row, tx.now, "released"))
         answers.append(State.PENDING if row.cancel_reason is None else State.CANCELLED)
-    tx.send_rows("give_back_runs", back, one_each=True)
-    tx.send_rows("give_up_runs", cancelled, one_each=True)
-    tx.send_rows("record_runs", ended)
+    tx.send_rows("release_runs", release_rows, one_each=True)
+    tx.send_rows("cancel_released_runs", cancel_rows, one_each=True)
+    tx.send_rows("record_runs", attempt_rows)
     return answers
 
 
@@ -154,33 +157,40 @@ def last_line(tx: Transaction, occurrence: int) -> int:
 
 
 def keep_notes(
-    tx: Transaction, notes: Sequence[Note], found: Mapping[int, AnyRow], last: dict[int, int], *, after: int = 0
+    tx: Transaction,
+    notes: Sequence[Note],
+    locked_rows: Mapping[int, AnyRow],
+    last_lines: dict[int, int],
+    *,
+    after: int = 0,
 ) -> list[bool]:
-    """Record notes; ``found``: the occurrences, locked; ``last``: the numbers of their last lines.
+    """Record notes; ``locked_rows``: the occurrences, locked; ``last_lines``: the numbers of their last lines.
 
     ``after`` is the number after which new lines are counted at least. Safe when a takeover happens at the same
     instant: the UPDATE compares the token.
     """
     answers: list[bool] = []
-    begun: list[tuple[Any, ...]] = []
-    progress: list[tuple[Any, ...]] = []
-    lines: list[tuple[Any, ...]] = []
+    start_rows: list[tuple[Any, ...]] = []
+    progress_rows: list[tuple[Any, ...]] = []
+    line_rows: list[tuple[Any, ...]] = []
     for note in notes:
-        row = found.get(note.id)
+        row = locked_rows.get(note.id)
         if row is None or not _is_current(row, note.token, note.session):
             answers.append(False)
             continue
         answers.append(True)
         if note.ran is not None and row.reserved:
-            begun.append((began_at(row, tx.now - note.ran // _MICROSECOND), note.id, note.token))
+            start_rows.append((began_at(row, tx.now - note.ran // _MICROSECOND), note.id, note.token))
         if note.progress is not None:
-            progress.append((*note.progress, note.id, note.token))
+            progress_rows.append((*note.progress, note.id, note.token))
         for line in note.lines:
-            last[note.id] = place = max(last.get(note.id, 0), after) + 1
-            lines.append((note.id, place, row.attempt, to_micros(line.at), clean(line.level)[:20], clean(line.text)))
-    tx.send_rows("begin_reserved", begun)
-    tx.send_rows("note_progress", progress)
-    tx.send_rows("insert_lines", lines)
+            last_lines[note.id] = number = max(last_lines.get(note.id, 0), after) + 1
+            line_rows.append(
+                (note.id, number, row.attempt, to_micros(line.at), clean(line.level)[:20], clean(line.text))
+            )
+    tx.send_rows("begin_reserved", start_rows)
+    tx.send_rows("note_progress", progress_rows)
+    tx.send_rows("insert_lines", line_rows)
     return answers
 
 
@@ -190,15 +200,15 @@ class LockedRuns:
     def __init__(self, tx: Transaction, ids: Iterable[int], *, notes: Sequence[Note] = ()) -> None:
         """Send the statements, also for the last line numbers of runs for which ``notes`` have lines."""
         self._rows = tx.send_in("lock_runs", "ids", sorted(set(ids)), space=tx.namespace)
-        self._lines = tx.send_in("last_lines", "ids", sorted({one.id for one in notes if one.lines}))
+        self._lines = tx.send_in("last_lines", "ids", sorted({note.id for note in notes if note.lines}))
 
     def read_rows(self) -> dict[int, AnyRow]:
         """Return the existing rows."""
-        return {row.id: row for one in self._rows for row in one.rows}
+        return {row.id: row for answer in self._rows for row in answer.rows}
 
     def last_lines(self) -> dict[int, int]:
         """Return the numbers of the last lines, of occurrences that have any."""
-        return {row.occurrence_id: row.last for one in self._lines for row in one.rows}
+        return {row.occurrence_id: row.last for answer in self._lines for row in answer.rows}
 
 
 def _is_current(row: AnyRow, token: int, session: str | None) -> bool:

@@ -1,4 +1,4 @@
-"""Plans are carried out: occurrences, verdicts, watermark and next due time in one step."""
+"""Carry out plans: write their occurrences, verdicts, watermark and next due time in one step."""
 
 from __future__ import annotations
 
@@ -20,69 +20,69 @@ _NONE: Mapping[int, int] = MappingProxyType({})
 
 
 class LockedJobs:
-    """What plans are compared with: their jobs, locked, and how many occurrences of each are active.
+    """The jobs of plans, locked, and how many occurrences of each are active: what plans are compared with.
 
-    It is asked for when this is made and read when it is used.
+    The statements are sent when this is made, and the answers read when needed.
     """
 
     def __init__(self, tx: Transaction, jobs: Iterable[int]) -> None:
-        """Ask; the count comes after the lock, so it sees what was committed while that waited."""
+        """Send the statements; the count comes after the lock, so it sees what was committed while that waited."""
         ids = sorted(set(jobs))
         self._locked = tx.send_in("lock_jobs", "ids", ids, space=tx.namespace)
         self._counted = tx.send_in("count_active", "ids", ids)
 
     def read_rows(self) -> tuple[dict[int, AnyRow], dict[int, int]]:
         """Return the rows of jobs and the counts, by id."""
-        rows = {row.id: row for one in self._locked for row in one.rows}
-        return rows, {row.job_id: row.active for one in self._counted for row in one.rows}
+        rows = {row.id: row for answer in self._locked for row in answer.rows}
+        return rows, {row.job_id: row.active for answer in self._counted for row in answer.rows}
 
 
 def carry_out(
     tx: Transaction, plans: Sequence[Plan], locked: LockedJobs, ahead: int = 0, ended: Mapping[int, int] = _NONE
 ) -> list[bool]:
-    """Carry out each plan that still rests on what is there; ``True`` where this caller won.
+    """Carry out each plan whose job has not changed since; return which plans were carried out.
 
-    ``ahead``: microseconds by which a plan may come before its time. ``ended``: of these jobs this transaction has
-    ended so many since they were counted.
+    ``ahead``: microseconds by which a plan may come before its time. ``ended``: how many runs of a job this transaction
+    has ended since they were counted.
 
     Safe when two nodes fire the same job at the same instant: the jobs' rows are locked (or the transaction has the one
-    write lock) before they are compared, and the UPDATE that moves a watermark asks once more for the one that was
-    seen. Below that lies the unique key of (job, nominal time).
+    write lock) before they are compared, and the UPDATE that moves a watermark compares it once more. Below that lies
+    the unique key of (job, nominal time).
     """
     won = [False] * len(plans)
-    left = list(enumerate(plans))
-    while left:  # once, unless a job has several plans: each of those must find what the one before did
-        now: dict[int, tuple[int, Plan]] = {}
-        later: list[tuple[int, Plan]] = []
-        for place, plan in left:
-            if now.setdefault(plan.job_id, (place, plan)) != (place, plan):
-                later.append((place, plan))
+    remaining = list(enumerate(plans))
+    while remaining:  # once, unless a job has several plans: each of those must find what the one before did
+        current: dict[int, tuple[int, Plan]] = {}
+        next_round: list[tuple[int, Plan]] = []
+        for place, plan in remaining:
+            if current.setdefault(plan.job_id, (place, plan)) != (place, plan):
+                next_round.append((place, plan))
         rows, counts = locked.read_rows()
         active = {job: counts.get(job, 0) - ended.get(job, 0) for job in rows}
-        carried_out = _fire_some(tx, {job: plan for job, (_, plan) in now.items()}, rows, active, ahead)
-        for job, (place, _) in now.items():
+        carried_out = _fire_some(tx, {job: plan for job, (_, plan) in current.items()}, rows, active, ahead)
+        for job, (place, _) in current.items():
             won[place] = job in carried_out
-        left = later
-        if left:
-            locked, ended = LockedJobs(tx, (plan.job_id for _, plan in left)), _NONE
+        remaining = next_round
+        if remaining:
+            locked, ended = LockedJobs(tx, (plan.job_id for _, plan in remaining)), _NONE
     return won
 
 
 def _fire_some(
     tx: Transaction, plans: Mapping[int, Plan], rows: Mapping[int, AnyRow], active: Mapping[int, int], ahead: int
 ) -> set[int]:
-    """Carry out one plan each for some jobs; return the jobs of those that still held."""
+    """Carry out one plan for each job; return the jobs whose plan was carried out."""
     until = tx.now + ahead
-    held = {
+    current_jobs = {
         job: rows[job]
         for job, plan in plans.items()
         if job in rows and _is_plan_current(plan, rows[job], active[job], until)
     }
-    specs = specs_of(tx, held)
-    moved: list[tuple[Any, ...]] = []
+    specs = specs_of(tx, current_jobs)
+    watermark_rows: list[tuple[Any, ...]] = []
     created: list[New] = []
-    decided: list[tuple[Any, ...]] = []
-    for job, row in held.items():  # in the order given: it becomes the order of ids
+    verdict_rows: list[tuple[Any, ...]] = []
+    for job, row in current_jobs.items():  # in the order given: it becomes the order of ids
         plan, spec = plans[job], specs[job]
         if plan.cancel_previous:
             tx.send("cancel_pending", job=job, now=tx.now)
@@ -103,16 +103,16 @@ def _fire_some(
             )
             for planned in plan.occurrences
         ]
-        decided += [verdict_row(tx, job, verdict) for verdict in plan.verdicts]
-        moved.append((to_micros(plan.watermark), micros(plan.next_due), job, row.watermark, plan.revision))
-    tx.send_rows("move_watermarks", moved, one_each=True)
+        verdict_rows += [verdict_row(tx, job, verdict) for verdict in plan.verdicts]
+        watermark_rows.append((to_micros(plan.watermark), micros(plan.next_due), job, row.watermark, plan.revision))
+    tx.send_rows("move_watermarks", watermark_rows, one_each=True)
     insert_absent(tx, created)
-    tx.send_rows("insert_verdicts", decided)
-    return set(held)
+    tx.send_rows("insert_verdicts", verdict_rows)
+    return set(current_jobs)
 
 
 def _is_plan_current(plan: Plan, row: AnyRow, active: int, until: int) -> bool:
-    """Whether all that the plan rests on is as it was when the plan was made, and whether its time has come."""
+    """Whether nothing has changed since the plan was made, and its time has come."""
     seen = (to_micros(plan.watermark_seen), plan.revision, plan.active_seen)
     return (
         row.paused_at is None

@@ -1,4 +1,4 @@
-"""Find jobs, and read their definitions through the cache."""
+"""Find rows of jobs, and read their definitions and eras through the cache."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from cronsensus.triggers import trigger_from_json
 
 
 def ask_locked(tx: Transaction, name: str) -> Pending:
-    """Ask for a job's row, which stays as it is until this transaction ends."""
+    """Send the statement that locks a job's row until this transaction ends."""
     return tx.send("lock_job", space=tx.namespace, job=name)
 
 
 def find_locked(tx: Transaction, name: str) -> AnyRow | None:
-    """Return a job's row, which stays as it is until this transaction ends."""
+    """Lock a job's row until this transaction ends, and return it; ``None``: there is no such job."""
     row: AnyRow | None = ask_locked(tx, name).row
     return row
 
 
 def living_job(name: str, row: AnyRow | None) -> AnyRow:
-    """Return ``row`` if it is a job that is not retired.
+    """Return the row of a job that exists and is not retired.
 
     Raises:
-        UnknownJob: it is none.
+        UnknownJob: there is none, or it is retired.
     """
     if row is None:
         raise UnknownJob(f"no job is called {name!r} in the store; define it first, or see: cronsensus jobs list")
@@ -43,7 +43,7 @@ def living_job(name: str, row: AnyRow | None) -> AnyRow:
 
 
 def definition_of(row: AnyRow) -> str:
-    """Return the text that names a definition, and when it began; ``row`` has digest, revision, and when it began."""
+    """Return the text that identifies a definition: its digest, its revision, and when it began."""
     return f"{row.digest}:{row.revision}:{row.defined_at}"
 
 
@@ -53,29 +53,29 @@ def spec_of(tx: Transaction, row: AnyRow) -> JobSpec:
 
 
 def specs_of(tx: Transaction, rows: Mapping[int, AnyRow]) -> dict[int, JobSpec]:
-    """Return definitions by job id; one statement for those that are not known yet, none if all are."""
-    found: dict[int, JobSpec] = {}
+    """Return definitions by job id, from the cache; those that are not cached are read in one statement."""
+    specs: dict[int, JobSpec] = {}
     missing: list[int] = []
     for job, of in rows.items():
-        known = tx.definitions.specs.get(job, definition_of(of))
-        if known is None:
+        cached = tx.definitions.specs.get(job, definition_of(of))
+        if cached is None:
             missing.append(job)
         else:
-            found[job] = known
-    for row in [row for one in tx.send_in("specs", "ids", missing) for row in one.rows]:
+            specs[job] = cached
+    for row in [row for answer in tx.send_in("specs", "ids", missing) for row in answer.rows]:
         spec = read_spec(row.spec)
         tx.definitions.specs.put(row.id, definition_of(row), spec)
-        found[row.id] = spec
-    return found
+        specs[row.id] = spec
+    return specs
 
 
 def readable_specs(tx: Transaction, rows: Sequence[AnyRow]) -> dict[int, JobSpec]:
-    """Return ``specs_of``, for verbs that write new ones; what cannot be read is not among them."""
-    found: dict[int, JobSpec] = {}
-    for row in [row for one in tx.send_in("specs", "ids", [row.id for row in rows]) for row in one.rows]:
+    """Return definitions by job id, without those that cannot be read; for verbs that write new ones."""
+    specs: dict[int, JobSpec] = {}
+    for row in [row for answer in tx.send_in("specs", "ids", [row.id for row in rows]) for row in answer.rows]:
         with contextlib.suppress(StoreCorrupt):
-            found[row.id] = read_spec(row.spec)
-    return found
+            specs[row.id] = read_spec(row.spec)
+    return specs
 
 
 def eras_after(tx: Transaction, rows: Sequence[AnyRow]) -> dict[int, tuple[Era, ...]]:
@@ -84,42 +84,42 @@ def eras_after(tx: Transaction, rows: Sequence[AnyRow]) -> dict[int, tuple[Era, 
     The eras up to a definition never change, so they are kept; only the watermark moves on. ``rows`` are jobs, with
     ``id``, what names a definition, and ``watermark``.
     """
-    known = {row.id: tx.definitions.eras.get(row.id, definition_of(row)) for row in rows}
-    read: dict[int, list[Era]] = {job: [] for job, found in known.items() if found is None}
-    for era in [era for one in tx.send_in("eras_after", "ids", read) for era in one.rows]:
-        read[era.job_id].append(read_era(era))
+    eras_by_job = {row.id: tx.definitions.eras.get(row.id, definition_of(row)) for row in rows}
+    eras_read: dict[int, list[Era]] = {job: [] for job, eras in eras_by_job.items() if eras is None}
+    for era in [era for answer in tx.send_in("eras_after", "ids", eras_read) for era in answer.rows]:
+        eras_read[era.job_id].append(read_era(era))
     for row in rows:
-        if row.id in read:
-            known[row.id] = found = tuple(read[row.id])
-            tx.definitions.eras.put(row.id, definition_of(row), found)
-    return {row.id: holding_eras(known[row.id] or (), row.watermark) for row in rows}
+        if row.id in eras_read:
+            eras_by_job[row.id] = eras = tuple(eras_read[row.id])
+            tx.definitions.eras.put(row.id, definition_of(row), eras)
+    return {row.id: holding_eras(eras_by_job[row.id] or (), row.watermark) for row in rows}
 
 
 def readable_eras(tx: Transaction, rows: Sequence[AnyRow]) -> dict[int, tuple[Era, ...]]:
-    """Return ``eras_after``, for verbs that begin a new era; where one before cannot be read, there are none."""
+    """Return ``eras_after``, for verbs that begin a new era; a job with an unreadable era has none."""
     try:
         return eras_after(tx, rows)
     except Exception as error:
         if not is_of_values(error):
             raise
-    found: dict[int, tuple[Era, ...]] = {}
+    eras: dict[int, tuple[Era, ...]] = {}
     for row in rows:
         try:
-            found |= eras_after(tx, [row])
+            eras |= eras_after(tx, [row])
         except Exception as error:
             if not is_of_values(error):
                 raise
             tx.unreadable.log_unreadable(f"what job {row.id} was before", error)
-            found[row.id] = ()
-    return found
+            eras[row.id] = ()
+    return eras
 
 
 def holding_eras(all_eras: tuple[Era, ...], watermark: int) -> tuple[Era, ...]:
     """Return the last era that began at or before the watermark, and those after it."""
     if len(all_eras) < 2:
         return all_eras
-    at = from_micros(watermark)
-    first = max((index for index, era in enumerate(all_eras) if era.since <= at), default=0)
+    decided_until = from_micros(watermark)
+    first = max((index for index, era in enumerate(all_eras) if era.since <= decided_until), default=0)
     return all_eras[first:] if first else all_eras
 
 
@@ -137,10 +137,10 @@ def read_era(row: AnyRow) -> Era:
         raise no_definition("an era", error, row.trigger) from error
 
 
-def last_eras(asked: Iterable[Pending]) -> dict[int, int]:
-    """Return when the last era of each job began, by the answers to ``beginnings``."""
-    found: dict[int, int] = {}
-    for row in [row for one in asked for row in one.rows]:
+def last_eras(answers: Iterable[Pending]) -> dict[int, int]:
+    """Return when the last era of each job began, by the answers to ``era_beginnings``."""
+    last_since: dict[int, int] = {}
+    for row in [row for answer in answers for row in answer.rows]:
         if is_sound(row.since):
-            found[row.job_id] = max(row.since, found.get(row.job_id, row.since))
-    return found
+            last_since[row.job_id] = max(row.since, last_since.get(row.job_id, row.since))
+    return last_since

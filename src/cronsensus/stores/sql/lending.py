@@ -90,7 +90,7 @@ class Lending:
                 except BaseException:
                     # Checked here, because the connection is closed before the error leaves this method. A connection
                     # that the job's code has closed counts as not lost.
-                    lent.lost = not connection.view.closed and self._dialect.is_gone(connection)
+                    lent.lost = not connection.view.closed and self._dialect.is_known_broken(connection)
                     raise
             with self._explained():
                 if lent.completed:
@@ -108,12 +108,12 @@ class Lending:
                     connection = attempt.enter_context(self._lent_connection())
                     was_good = connection.was_good
                     transaction = attempt.enter_context(connection.view.begin())
-                    self._dialect.begin_lent(connection)
+                    self._dialect.begin_for_user_code(connection)
                     connection.was_good = True
                     cleanup.push(attempt.pop_all())
                     return connection, transaction
             except Exception as error:
-                if not was_good or not self._dialect.is_cut(cause_of(error)):
+                if not was_good or not self._dialect.is_connection_error(cause_of(error)):
                     raise
                 self._connections.forget_idle()
 

@@ -1,4 +1,4 @@
-"""The verb ``look``: due jobs, pending work, sessions that hold runs. If no job is due, it is a single statement."""
+"""The verb ``look``: read due jobs, pending work, and sessions that hold runs. If no job is due, one statement."""
 
 from __future__ import annotations
 
@@ -28,39 +28,41 @@ _EVERYTHING = Partition(of=1, place=0)
 
 def read_view(tx: Transaction, limit: int, partition: Partition | None, ahead: timedelta) -> View:
     """Read which jobs are due, which occurrences wait, and which sessions hold runs."""
-    further = ahead // _MICROSECOND
-    asked: dict[str, Any] = {"space": tx.namespace, **(partition or _EVERYTHING)._asdict()}
+    ahead_micros = ahead // _MICROSECOND
+    partition_values: dict[str, Any] = {"space": tx.namespace, **(partition or _EVERYTHING)._asdict()}
     for _ in range(LOOKS):
-        rows = tx.send_first("look", **asked, most=limit + 1, ahead=further, never=LATEST_MICROS)
-        seen = rows[0]
+        rows = tx.send_first("look", **partition_values, most=limit + 1, ahead=ahead_micros, never=LATEST_MICROS)
+        summary = rows[0]
         due_rows: Sequence[AnyRow] = ()
-        if seen.listed_jobs:
-            due_rows = tx.send("due_jobs", **asked, until=tx.now + further, size=limit + 1).rows
-        agreed = len(due_rows) >= seen.listed_jobs
-        if agreed:
+        if summary.listed_jobs:
+            due_rows = tx.send("due_jobs", **partition_values, until=tx.now + ahead_micros, size=limit + 1).rows
+        is_consistent = len(due_rows) >= summary.listed_jobs
+        if is_consistent:
             break
         # Without a snapshot, a job may be fired between the two statements. Then the first read neither its next due
         # time nor its holder, and the second does not read it any more: a node that believed both would sleep through
         # its next due time.
     more = len(due_rows) > limit
     if more and (newest := newest_of(limit)):
-        last = tx.send("newest_due_jobs", **asked, until=tx.now, size=newest).rows
+        newest_rows = tx.send("newest_due_jobs", **partition_values, until=tx.now, size=newest).rows
         # By id: without a snapshot, a job may have been fired between the statements, and then they overlap.
-        due_rows = list({row.id: row for row in (*due_rows[: limit - len(last)], *reversed(last))}.values())
+        due_rows = list(
+            {row.id: row for row in (*due_rows[: limit - len(newest_rows)], *reversed(newest_rows))}.values()
+        )
     states = tuple(_read_states(tx, due_rows[:limit]))
     return View(
         now=from_micros(tx.now),
         jobs=states,
         more=more,
-        next_job=_some_instant(seen.next_job) if agreed else from_micros(tx.now),
-        backlog=seen.backlog is not None,
-        next_pending=_some_instant(seen.next_pending),
+        next_job=_some_instant(summary.next_job) if is_consistent else from_micros(tx.now),
+        backlog=summary.backlog is not None,
+        next_pending=_some_instant(summary.next_pending),
         holders=tuple(session_views(tx, (row for row in rows if row.turns == 0))),
         sessions=tuple(
             sorted(row.id for row in rows if row.turns == 1 and _is_live_node(tx, row))[:MOST_SESSIONS_SHOWN]
         ),
         age=tx.dialect.monotonic() - tx.came_at,
-        parked=seen.parked is not None,
+        parked=summary.parked is not None,
     )
 
 
@@ -88,9 +90,9 @@ def _read_state(tx: Transaction, row: AnyRow, spec: JobSpec, eras: tuple[Era, ..
     stretches: tuple[Stretch, ...] = ()
     watermark = instant_of(row.watermark)
     if row.pause_ended_at is not None and instant_of(row.pause_ended_at) > watermark:
-        found = tx.send("pauses_after", job=row.id, watermark=watermark).rows
+        pause_rows = tx.send("pauses_after", job=row.id, watermark=watermark).rows
         stretches = tuple(
-            Stretch(from_micros(instant_of(one.start)), from_micros(instant_of(one.end))) for one in found
+            Stretch(from_micros(instant_of(pause.start)), from_micros(instant_of(pause.end))) for pause in pause_rows
         )
     if not eras:
         raise StoreCorrupt(f"the store holds no era of job {row.name!r}; define the job anew")
@@ -130,13 +132,13 @@ def session_view(tx: Transaction, row: AnyRow) -> SessionView:
     """Return a session's view, from a row of ``queries/looks.sql``."""
     ended = row.ended_at is not None
     if ended:
-        left, state = timedelta(0), row.ended_as
+        lease_left, state = timedelta(0), row.ended_as
     elif row.epoch != tx.epoch:
         # Its clock ended with its boot, an unknown time ago.
-        left, state = -_MICROSECOND, "dead"
+        lease_left, state = -_MICROSECOND, "dead"
     else:
-        left = timedelta(microseconds=bound_micros(whole_number(row.lease_until) - tx.lease_now))
-        state = "dead" if left <= timedelta(0) else "draining" if row.draining else "alive"
+        lease_left = timedelta(microseconds=bound_micros(whole_number(row.lease_until) - tx.lease_now))
+        state = "dead" if lease_left <= timedelta(0) else "draining" if row.draining else "alive"
     return SessionView(
         id=row.id,
         node=row.node,
@@ -152,7 +154,7 @@ def session_view(tx: Transaction, row: AnyRow) -> SessionView:
         renewed_at=from_micros(row.renewed_at),
         ended_at=instant(row.ended_at),
         ended_why=row.ended_why,
-        expires_in=left,
+        expires_in=lease_left,
         holds=row.held_runs + row.held_locks,
         declares=texts_by_name(loads(text) if (text := getattr(row, "declares", None)) else None),
         tzdata=getattr(row, "tzdata", None) or "",

@@ -1,4 +1,4 @@
-"""Make and read rows of occurrences: arguments, errors, and the one way in which occurrences are inserted."""
+"""Make, insert and find rows of occurrences."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Key = tuple[int, str]
 
 
 class New(NamedTuple):
-    """A pending occurrence, in the order in which ``insert_occurrences`` wants its values."""
+    """A new pending occurrence; the fields are in the order of ``insert_occurrences``."""
 
     namespace: str
     job_id: int
@@ -58,7 +58,7 @@ def new_row(
     parent: int | None = None,
     parked_on: str | None = None,
 ) -> New:
-    """Return a pending occurrence; what is left out is the job's own."""
+    """Return a new pending occurrence; what is left out comes from the job."""
     priority = spec.policies.priority if priority is None else priority
     return New(
         namespace=tx.namespace,
@@ -99,15 +99,15 @@ def payload_of(item: Item, spec: JobSpec) -> str | None:
 
 
 def insert_absent(tx: Transaction, rows: Sequence[New]) -> None:
-    """Insert those of ``rows`` whose (job, key) is not there.
+    """Insert those of ``rows`` whose (job, key) does not exist.
 
-    Safe when two nodes insert the same: the unique key of (job_id, key), which the INSERT itself asks.
+    Safe when two nodes insert the same: the INSERT itself checks the unique key of (job_id, key).
     """
     tx.send_rows("insert_occurrences", rows)
 
 
-class Standing(NamedTuple):
-    """The occurrence under a key. Its arguments are read only where a caller chose the key."""
+class ExistingOccurrence(NamedTuple):
+    """The existing occurrence with a key. Its arguments are read only if a caller chose the key."""
 
     id: int
     state: State
@@ -115,10 +115,10 @@ class Standing(NamedTuple):
 
 
 class Keys:
-    """The occurrences that stand under keys, asked for when this is made and read when it is used."""
+    """The existing occurrences with some keys; the queries are sent at once, and the answers read when needed."""
 
     def __init__(self, tx: Transaction, keys: Iterable[tuple[int | str, str]]) -> None:
-        """Ask; ``keys``: pairs of a job, by its id or its name, and a key."""
+        """Send the queries; ``keys``: pairs of a job, by its id or its name, and a key."""
         by_job: dict[int | str, list[str]] = {}
         for job, key in keys:
             by_job.setdefault(job, []).append(key)
@@ -129,11 +129,12 @@ class Keys:
             else:
                 self._asked += tx.send_in("find_keys", "keys", names, job=job)
 
-    def list_found(self) -> dict[Key, Standing]:
-        """Return what stands there, by the job's id and the key."""
-        rows = [row for one in self._asked for row in one.rows]
+    def list_found(self) -> dict[Key, ExistingOccurrence]:
+        """Return the existing occurrences, by the job's id and the key."""
+        rows = [row for answer in self._asked for row in answer.rows]
         return {
-            (row.job_id, row.key): Standing(row.id, State(row.state), getattr(row, "payload", None)) for row in rows
+            (row.job_id, row.key): ExistingOccurrence(row.id, State(row.state), getattr(row, "payload", None))
+            for row in rows
         }
 
 

@@ -22,7 +22,16 @@ from cronsensus.model.states import Origin, Reason, State
 from cronsensus.payload.codec import clean, write_payload
 from cronsensus.stores.sql.acquiring import refuse_pruned
 from cronsensus.stores.sql.job_rows import ask_locked, definition_of, living_job, spec_of, specs_of
-from cronsensus.stores.sql.occurrence_rows import Key, Keys, New, Standing, insert_absent, is_id, new_row, payload_of
+from cronsensus.stores.sql.occurrence_rows import (
+    ExistingOccurrence,
+    Key,
+    Keys,
+    New,
+    insert_absent,
+    is_id,
+    new_row,
+    payload_of,
+)
 from cronsensus.stores.sql.pruning import delete_occurrences
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
@@ -49,10 +58,12 @@ def enqueue_items(tx: Transaction, items: Sequence[Item]) -> list[Enqueued]:
     """
     names = {item.job for item in items}
     of_batch = any(item.parent is not None for item in items)
-    asked = tx.send_in("lock_named_jobs" if of_batch else "definitions", "names", sorted(names), space=tx.namespace)
+    job_answers = tx.send_in(
+        "lock_named_jobs" if of_batch else "definitions", "names", sorted(names), space=tx.namespace
+    )
     existing = Keys(tx, {(item.job, item.key) for item in items if item.key is not None})
-    rows = {row.name: row for one in asked for row in one.rows}
-    before = existing.list_found()
+    rows = {row.name: row for answer in job_answers for row in answer.rows}
+    existing_rows = existing.list_found()
     for name in names:
         living_job(name, rows.get(name))
     specs = specs_of(tx, {row.id: row for row in rows.values()})
@@ -60,23 +71,23 @@ def enqueue_items(tx: Transaction, items: Sequence[Item]) -> list[Enqueued]:
         refuse_run_by_hand(spec)
     for name, row in rows.items():
         tx.definitions.enqueued.note_definition(name, row.id, definition_of(row))
-    own = {job: write_payload(spec.args, spec.kwargs, what="arguments") for job, spec in specs.items()}
+    default_payloads = {job: write_payload(spec.args, spec.kwargs, what="arguments") for job, spec in specs.items()}
     answers: list[Enqueued] = []
     for start in range(0, len(items), BATCH_SIZE):
-        some = items[start : start + BATCH_SIZE]
-        wanted = [_enqueue_item(tx, item, rows[item.job].id, specs, own) for item in some]
-        made = Created(tx, wanted, [item.job for item in some], before, may_stand=of_batch)
+        part = items[start : start + BATCH_SIZE]
+        new_rows = [_enqueue_item(tx, item, rows[item.job].id, specs, default_payloads) for item in part]
+        created = Created(tx, new_rows, [item.job for item in part], existing_rows, may_stand=of_batch)
         if start + BATCH_SIZE >= len(items):
             tx.commit()
-        answers += made.list_answers()
+        answers += created.list_answers()
     return answers
 
 
 def _enqueue_item(
-    tx: Transaction, item: Item, job: int, specs: Mapping[int, JobSpec], own: Mapping[int, str | None]
+    tx: Transaction, item: Item, job: int, specs: Mapping[int, JobSpec], default_payloads: Mapping[int, str | None]
 ) -> New:
     is_bare = item.args is None and item.kwargs is None and item.headers is None
-    payload = own[job] if is_bare else payload_of(item, specs[job])
+    payload = default_payloads[job] if is_bare else payload_of(item, specs[job])
     due_at = to_micros(when_due(item, from_micros(tx.now)))
     return new_row(
         tx,
@@ -92,12 +103,12 @@ def _enqueue_item(
     )
 
 
-def create_occurrences(tx: Transaction, wanted: Sequence[New], names: Sequence[str]) -> list[Enqueued]:
+def create_occurrences(tx: Transaction, new_rows: Sequence[New], names: Sequence[str]) -> list[Enqueued]:
     """Insert occurrences whose keys are new; answer for each in order."""
     answers: list[Enqueued] = []
-    for start in range(0, len(wanted), BATCH_SIZE):
-        some = slice(start, start + BATCH_SIZE)
-        answers += Created(tx, wanted[some], names[some], {}).list_answers()
+    for start in range(0, len(new_rows), BATCH_SIZE):
+        part = slice(start, start + BATCH_SIZE)
+        answers += Created(tx, new_rows[part], names[part], {}).list_answers()
     return answers
 
 
@@ -107,9 +118,9 @@ class Created:
     def __init__(
         self,
         tx: Transaction,
-        wanted: Sequence[New],
+        new_rows: Sequence[New],
         names: Sequence[str],
-        before: Mapping[Key, Standing],
+        before: Mapping[Key, ExistingOccurrence],
         *,
         may_stand: bool = True,
     ) -> None:
@@ -117,16 +128,16 @@ class Created:
 
         Args:
             tx: a transaction that writes.
-            wanted: the occurrences.
+            new_rows: the occurrences.
             names: of their jobs.
             before: the existing occurrences of the callers' keys.
             may_stand: occurrences that have been created meanwhile are left alone; otherwise they are an error.
         """
         self._names = names
-        self._keys = [(row.job_id, row.key) for row in wanted]
+        self._keys = [(row.job_id, row.key) for row in new_rows]
         self._before = before
         new: dict[Key, New] = {}
-        for key, row in zip(self._keys, wanted, strict=True):
+        for key, row in zip(self._keys, new_rows, strict=True):
             if key not in before:
                 new.setdefault(key, row)
         if may_stand:
@@ -141,11 +152,11 @@ class Created:
         after, fresh = self._after.list_found(), set(self._new)
         answers: list[Enqueued] = []
         for key, name in zip(self._keys, self._names, strict=True):
-            found = after[key] if key in after else self._before[key]
+            row = after[key] if key in after else self._before[key]
             created = key in fresh
-            payload = None if created else found.payload if key in self._before else self._new[key].payload
-            at = from_micros(self._new[key].created_at) if created else None
-            answers.append(Enqueued(found.id, name, key[1], created, found.state, payload, at))
+            payload = None if created else row.payload if key in self._before else self._new[key].payload
+            created_at = from_micros(self._new[key].created_at) if created else None
+            answers.append(Enqueued(row.id, name, key[1], created, row.state, payload, created_at))
             fresh.discard(key)
         return answers
 
@@ -160,19 +171,19 @@ def trigger_job(
     """
     names = [job, *downstream]
     locked = tx.send_in("lock_named_jobs", "names", sorted(set(names)), space=tx.namespace)
-    standing = Keys(tx, [] if key is None else [(job, key)])
-    by_name = {row.name: row for one in locked for row in one.rows}
+    keys = Keys(tx, [] if key is None else [(job, key)])
+    by_name = {row.name: row for answer in locked for row in answer.rows}
     rows = [living_job(name, by_name.get(name)) for name in names]
-    for found in standing.list_found().values():
-        return Enqueued(found.id, job, key or "", created=False, state=found.state)
+    for existing in keys.list_found().values():
+        return Enqueued(existing.id, job, key or "", created=False, state=existing.state)
     nominal = chain_time(tx.now) if downstream else None
     specs = specs_of(tx, {row.id: row for row in rows})
-    wanted = []
+    new_rows = []
     for place, row in enumerate(rows):
         spec = specs[row.id]
         refuse_run_by_hand(spec)
-        own = write_payload(spec.args, spec.kwargs, what="arguments")
-        wanted.append(
+        default_payload = write_payload(spec.args, spec.kwargs, what="arguments")
+        new_rows.append(
             new_row(
                 tx,
                 row.id,
@@ -180,12 +191,12 @@ def trigger_job(
                 key if key is not None and place == 0 else new_id(),
                 Origin.MANUAL,
                 due_at=tx.now,
-                payload=payload if payload is not None and place == 0 else own,
+                payload=payload if payload is not None and place == 0 else default_payload,
                 scheduled_for=nominal,
             )
         )
-    answer, *behind = create_occurrences(tx, wanted, names)
-    details = {"downstream": [one.id for one in behind]} if behind else {}
+    answer, *downstream_runs = create_occurrences(tx, new_rows, names)
+    details = {"downstream": [run.id for run in downstream_runs]} if downstream_runs else {}
     record(tx, by, "trigger", job, why, occurrence=answer.id, **details)
     return answer
 
@@ -247,7 +258,7 @@ def retry_occurrence(tx: Transaction, occurrence: int, *, by: str, why: str, aga
         retry_of=old.id,
     )
     [answer] = create_occurrences(tx, [new], [row.name])
-    tx.send("note_retry", occurrence=old.id, retry=answer.id)
+    tx.send("record_retry", occurrence=old.id, retry=answer.id)
     record(tx, by, "retry", row.name, why, occurrence=old.id, retry=answer.id)
     return answer
 
@@ -278,9 +289,9 @@ def backfill_times(tx: Transaction, job: str, times: Sequence[datetime], *, by: 
     sees what the first created.
     """
     times = [as_utc(time, what="times") for time in times]
-    at = {to_micros(time): time for time in times}
+    time_of_moment = {to_micros(time): time for time in times}
     locked = ask_locked(tx, job)
-    active = tx.send_in("standing_at", "times", at, space=tx.namespace, job=job)
+    active = tx.send_in("standing_at", "times", time_of_moment, space=tx.namespace, job=job)
     keys = Keys(tx, {(job, scheduled_key(time)) for time in times})
     row = living_job(job, locked.row)
     for time in times:
@@ -288,35 +299,35 @@ def backfill_times(tx: Transaction, job: str, times: Sequence[datetime], *, by: 
     spec = spec_of(tx, row)
     refuse_run_by_hand(spec)
     payload = write_payload(spec.args, spec.kwargs, what="arguments")
-    existing = {found.scheduled_for: found for one in active for found in one.rows}
-    taken = keys.list_found()
-    wanted = [
+    existing = {row.scheduled_for: row for answer in active for row in answer.rows}
+    taken_keys = keys.list_found()
+    new_rows = [
         new_row(
             tx,
             row.id,
             spec,
-            new_id() if (row.id, scheduled_key(time)) in taken else scheduled_key(time),
+            new_id() if (row.id, scheduled_key(time)) in taken_keys else scheduled_key(time),
             Origin.BACKFILL,
             due_at=tx.now,
             payload=payload,
             scheduled_for=moment,
         )
-        for moment, time in at.items()
+        for moment, time in time_of_moment.items()
         if moment not in existing
     ]
-    made = create_occurrences(tx, wanted, [job] * len(wanted))
-    by_time = {new.scheduled_for: answer for new, answer in zip(wanted, made, strict=True)}
+    created = create_occurrences(tx, new_rows, [job] * len(new_rows))
+    by_time = {new.scheduled_for: answer for new, answer in zip(new_rows, created, strict=True)}
     answers: list[Enqueued] = []
     for time in times:
         moment = to_micros(time)
         if moment in existing:
-            one = existing[moment]
-            answers.append(Enqueued(one.id, job, one.key, created=False, state=State(one.state)))
+            occurrence = existing[moment]
+            answers.append(Enqueued(occurrence.id, job, occurrence.key, created=False, state=State(occurrence.state)))
         else:
             answer = by_time[moment]
             answers.append(answer)
             by_time[moment] = Enqueued(answer.id, job, answer.key, created=False, state=answer.state)
-    record(tx, by, "backfill", job, why, times=len(times), occurrences=[one.id for one in answers if one.created])
+    record(tx, by, "backfill", job, why, times=len(times), occurrences=[made.id for made in answers if made.created])
     return answers
 
 

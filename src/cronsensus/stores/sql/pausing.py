@@ -1,4 +1,4 @@
-"""Verbs that stop and resume the firing of a job."""
+"""The verbs ``pause`` and ``resume``: stop firing a job, and fire it again."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from cronsensus.stores.sql.transaction import Transaction
 
 
 def pause_job(tx: Transaction, job: str, *, by: str, why: str) -> bool:
-    """Stop firing a job. Safe: its row is locked when it is read, and the UPDATE asks whether it is paused."""
+    """Stop firing a job. Safe: its row is locked when it is read, and the UPDATE checks whether it is paused."""
     row = living_job(job, find_locked(tx, job))
     if row.paused_at is not None:
         return False
-    # What was decided while the row was waited for was decided before the pause, and is to be read so for ever.
+    # The pause begins after the wait for the row: what was decided meanwhile was decided before the pause.
     tx.catch_up()
     tx.send("pause_job", job=row.id, now=tx.now, by=clean(by), why=clean(why), expect=1)
     tx.send("begin_pause", job=row.id, now=tx.now)
@@ -22,16 +22,16 @@ def pause_job(tx: Transaction, job: str, *, by: str, why: str) -> bool:
 
 
 def resume_job(tx: Transaction, job: str, *, by: str, why: str) -> bool:
-    """End a pause. Safe: as for the pause."""
+    """Fire a job again. Safe: as for the pause."""
     locked = ask_locked(tx, job)
-    begun = tx.send("open_pause", space=tx.namespace, job=job)
+    open_pause = tx.send("open_pause", space=tx.namespace, job=job)
     row = living_job(job, locked.row)
     if row.paused_at is None:
         return False
-    opened = begun.row
-    until = tx.now if opened is None else max(opened.start, tx.now)
+    pause = open_pause.row
+    until = tx.now if pause is None else max(pause.start, tx.now)
     tx.send("resume_job", job=row.id, until=max(until, row.pause_ended_at or until), expect=1)
-    if opened is not None:
-        tx.send("end_pause", pause=opened.id, until=until)
+    if pause is not None:
+        tx.send("end_pause", pause=pause.id, until=until)
     record(tx, by, "resume", job, why)
     return True

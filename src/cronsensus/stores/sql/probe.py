@@ -1,4 +1,4 @@
-"""Ask a SQL store which nodes live, quickly: with the driver alone, and two statements.
+"""Read quickly which nodes of a SQL store are alive: with the driver alone, and two statements.
 
 A probe has a second, and a small machine, and so it loads no more than this. What is asked here is what
 ``sessions`` and ``jobs`` answer, and where anything is not as it should be, this gives no answer: then the store's own
@@ -47,7 +47,7 @@ class Answer:
 
 
 def probe_store(url: str, namespace: str) -> Answer | None:
-    """Return which sessions live; ``None``: none, or this cannot tell, and the store itself must be asked."""
+    """Return the live sessions; ``None``: none, or this cannot find out, and the store itself must be read."""
     try:
         with _ASKING[url.partition(":")[0]](url, namespace) as (ask, queries, words):
             living = [
@@ -71,11 +71,11 @@ def probe_store(url: str, namespace: str) -> Answer | None:
 
 
 def _fill_query(query: Query, words: Mapping[str, str]) -> str:
-    return VALUE.sub(lambda at: words[at[1]], query.text)
+    return VALUE.sub(lambda match: words[match[1]], query.text)
 
 
 def _values_of(namespace: str, boot: str, moment: str) -> dict[str, str]:
-    """Return the values of the statements, as they stand in the text."""
+    """Return the values of the statements, as literals for their text."""
     return {"space": _quote_text(namespace), "boot": boot, "moment": moment, "version": str(VERSION)}
 
 
@@ -91,7 +91,7 @@ def _probe_sqlite(url: str, namespace: str) -> Iterator[Asking]:
     from urllib.parse import quote
 
     from cronsensus.stores.sql.sqlite import sqlite_errors
-    from cronsensus.stores.sql.sqlite.epoch import Epoch, write_turn
+    from cronsensus.stores.sql.sqlite.epoch import Epoch, hold_write_lock
     from cronsensus.stores.sql.sqlite.sqlite_url import read_url
     from cronsensus.timing.clock import SystemClock
 
@@ -101,7 +101,7 @@ def _probe_sqlite(url: str, namespace: str) -> Iterator[Asking]:
         raise OSError("read-only")
     with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True)) as driver:
         epoch = Epoch(path, may_be_remote=parsed.allow_network_fs)
-        epoch.enter_epoch(lambda: write_turn(driver))
+        epoch.enter_epoch(lambda: hold_write_lock(driver))
         try:
             now = round(SystemClock().monotonic() * 1_000_000)
             words = _values_of(namespace, _quote_text(epoch.text), str(now))

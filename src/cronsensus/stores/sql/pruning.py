@@ -1,6 +1,6 @@
-"""The verb that forgets: final occurrences with their runs and logs, verdict ranges, and sessions that ended.
+"""The verb ``prune``: delete old final occurrences with their attempts and logs, verdict ranges, and ended sessions.
 
-What may go is looked for without the write lock: a final state has no exit, so what was final then is final still.
+Old rows are searched without the write lock: a final state has no exit, so what was final then is still final.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ MOST_BATCHES = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Over:
-    """What a prune is to delete."""
+class OldRows:
+    """The rows that a prune is to delete."""
 
     occurrences: Sequence[AnyRow] = ()
     ranges: Sequence[AnyRow] = ()
@@ -37,7 +37,7 @@ class Over:
 
     @property
     def has_more(self) -> bool:
-        """Whether there are so many sessions, or entries of the trail, that there may be more of them."""
+        """Whether a search was cut short: there may be more sessions, or more entries of the trail."""
         return len(self.sessions) >= BATCH_SIZE or len(self.trail) >= BATCH_SIZE
 
     @property
@@ -47,59 +47,59 @@ class Over:
 
 
 def bounds_of(tx: Transaction, before: int | None, least: int = 0) -> dict[str, Any]:
-    """Return what is asked by: a moment, or each job's own ``keep``, but no less than ``least`` microseconds.
+    """Return the bounds of a search: a moment, or each job's own ``keep``, but at least ``least`` microseconds.
 
-    In bounds, because a database does not take a sum that leaves its integers, and then nothing is pruned at all.
+    ``keep`` is bounded, too: a sum beyond the database's integers would fail, and nothing would be pruned at all.
     """
     return {"space": tx.namespace, "before": before, "now": tx.instant(), "least": least, "most": LATEST_MICROS}
 
 
-class Looking:
-    """What ended long enough ago; asked for when this is made, and read when it is used."""
+class OldRowsSearch:
+    """A search for old rows; its statements are sent when it is made, and their answers read when needed."""
 
     def __init__(self, tx: Transaction, before: datetime | None, limit: int) -> None:
-        """Ask for at most ``limit`` occurrences and ranges."""
+        """Search for at most ``limit`` occurrences and ranges."""
         self._tx = tx
         self._limit = limit
         self._before = None if before is None else to_micros(before)
         [dependents] = tx.send("earliest_dependent", space=tx.namespace, never=LATEST_MICROS).rows
-        asked = {**bounds_of(tx, self._before), "waiting_since": dependents.created_at}
-        if tx.dialect.groups_by_seeking:  # it would walk over all that ever ended, and sort it, to find the first of it
-            self._old, self._ranges = tx.send("jobs_with_old", **asked), tx.send("jobs_with_old_ranges", **asked)
+        bounds = {**bounds_of(tx, self._before), "waiting_since": dependents.created_at}
+        if tx.dialect.seeks_between_groups:  # else it would read and sort all ended rows to find the first ones
+            self._old, self._ranges = tx.send("jobs_with_old", **bounds), tx.send("jobs_with_old_ranges", **bounds)
         else:
-            self._old = tx.send("old_occurrences", **asked, size=limit)
-            self._ranges = tx.send("old_ranges", **asked, size=limit)
-        self._rest = _Rest(tx)
+            self._old = tx.send("old_occurrences", **bounds, size=limit)
+            self._ranges = tx.send("old_ranges", **bounds, size=limit)
+        self._rest = _SessionsAndTrail(tx)
 
-    def read_over(self) -> Over:
-        """Return what there is."""
-        if self._tx.dialect.groups_by_seeking:
+    def read_over(self) -> OldRows:
+        """Return the rows."""
+        if self._tx.dialect.seeks_between_groups:
             old = self._of_jobs(self._old, "old_of_job", self._limit)
             ranges = self._of_jobs(self._ranges, "old_ranges_of_job", self._limit - len(old))
         else:
             old = self._old.rows
             ranges = self._ranges.rows[: self._limit - len(old)]
-        return Over(old, ranges, self._rest.find_sessions(), self._rest.find_trail())
+        return OldRows(old, ranges, self._rest.find_sessions(), self._rest.find_trail())
 
-    def _of_jobs(self, jobs: Pending, question: str, limit: int) -> Sequence[AnyRow]:
-        found: list[AnyRow] = []
+    def _of_jobs(self, jobs: Pending, query: str, limit: int) -> Sequence[AnyRow]:
+        rows: list[AnyRow] = []
         for job in jobs.rows:
-            if len(found) >= limit:
+            if len(rows) >= limit:
                 break
-            more = {"passed": job.watermark} if question == "old_of_job" else {}
-            asked = {"before": self._before, "ended": job.ended, "needed_from": job.needed_from, **more}
-            found += self._tx.send(question, job=job.id, size=limit - len(found), **asked).rows
-        return found
+            watermark = {"passed": job.watermark} if query == "old_of_job" else {}
+            values = {"before": self._before, "ended": job.ended, "needed_from": job.needed_from, **watermark}
+            rows += self._tx.send(query, job=job.id, size=limit - len(rows), **values).rows
+        return rows
 
 
-class _Rest:
-    """Sessions and entries of the trail that are over."""
+class _SessionsAndTrail:
+    """A search for old sessions and old entries of the trail."""
 
     def __init__(self, tx: Transaction) -> None:
         space: dict[str, Any] = {"space": tx.namespace, "size": BATCH_SIZE}
         self._tx = tx
         self._sessions = tx.send("old_sessions", **space, ended=tx.instant(-(SESSIONS_KEPT // _MICROSECOND)))
-        # The oldest by number, which are as good as the oldest by time.
+        # By number, which is nearly the order of time.
         self._trail = tx.send("oldest_trail", **space)
 
     def find_sessions(self) -> list[str]:
@@ -110,14 +110,14 @@ class _Rest:
         return [row.id for row in rows if is_sound(row.at) and row.at < before]
 
 
-def find_further(tx: Transaction) -> Over:
-    """Return more sessions and entries of the trail that are over."""
-    rest = _Rest(tx)
-    return Over(sessions=rest.find_sessions(), trail=rest.find_trail())
+def find_further(tx: Transaction) -> OldRows:
+    """Return more old sessions and entries of the trail."""
+    queries = _SessionsAndTrail(tx)
+    return OldRows(sessions=queries.find_sessions(), trail=queries.find_trail())
 
 
-def prune_over(tx: Transaction, over: Over) -> Pruned:
-    """Delete, and raise each job's horizon over what is deleted. It ends the transaction.
+def prune_over(tx: Transaction, bygone: OldRows) -> Pruned:
+    """Delete old rows, and raise each job's horizon over them. It ends the transaction.
 
     Safe when two nodes prune at the same instant: deleting what is gone does nothing, and the UPDATE of a horizon only
     raises it. It happens in the same transaction, so no moment exists at which a deleted occurrence could be created
@@ -125,20 +125,22 @@ def prune_over(tx: Transaction, over: Over) -> Pruned:
     them waits for what the other waits for.
     """
     horizons: dict[int, int] = {}
-    for row in (*over.occurrences, *over.ranges):
+    for row in (*bygone.occurrences, *bygone.ranges):
         if is_sound(row.last):
             horizons[row.job_id] = max(row.last, horizons.get(row.job_id, row.last))
     tx.send_in("lock_pruned_jobs", "ids", sorted(horizons))
     tx.send_rows("raise_horizons", [(last, job) for job, last in sorted(horizons.items())])
-    ids = [row.id for row in over.occurrences]
+    ids = [row.id for row in bygone.occurrences]
     tx.send_in("delete_logs", "ids", ids)
     tx.send_in("delete_runs", "ids", ids)
     deleted = tx.send_in("delete_final", "ids", ids)
-    deleted += tx.send_in("delete_ranges", "ids", [row.id for row in over.ranges])
-    tx.send_in("delete_sessions", "ids", over.sessions)
-    tx.send_in("delete_trail", "ids", over.trail)
+    deleted += tx.send_in("delete_ranges", "ids", [row.id for row in bygone.ranges])
+    tx.send_in("delete_sessions", "ids", bygone.sessions)
+    tx.send_in("delete_trail", "ids", bygone.trail)
     tx.commit()
-    return Pruned(sum(one.count for one in deleted), sum(row.needed for row in (*over.occurrences, *over.ranges)))
+    return Pruned(
+        sum(answer.count for answer in deleted), sum(row.needed for row in (*bygone.occurrences, *bygone.ranges))
+    )
 
 
 def delete_occurrences(tx: Transaction, ids: Sequence[int]) -> None:

@@ -95,15 +95,17 @@ def read_blocks(kind: Kind) -> Mapping[str, Block]:
 
 def parse_blocks(text: str, kind: Kind) -> list[Block]:
     """Return the blocks of a file for a database."""
-    _, *found = _HEAD.split(text)
+    _, *heads_and_bodies = _HEAD.split(text)
     bodies: dict[str, dict[str, str]] = {"part": {}, "name": {}}
-    for wanted in (None, kind):  # a block for this database replaces the general one
-        for what, name, only, body in zip(found[::4], found[1::4], found[2::4], found[3::4], strict=True):
-            if only == wanted:
+    for database in (None, kind):  # a block for this database replaces the general one
+        for what, name, only, body in zip(
+            heads_and_bodies[::4], heads_and_bodies[1::4], heads_and_bodies[2::4], heads_and_bodies[3::4], strict=True
+        ):
+            if only == database:
                 bodies[what][name] = body
 
     def put(body: str) -> str:
-        return _PUT.sub(lambda at: put(bodies["part"][at[1]].strip()), body)
+        return _PUT.sub(lambda match: put(bodies["part"][match[1]].strip()), body)
 
     return [_make_block(name, put(body)) for name, body in bodies["name"].items()]
 
@@ -135,8 +137,8 @@ class Queries(dict[str, Query]):
 
     def __missing__(self, name: str) -> Query:
         """Translate a statement."""
-        found = self[name] = _write_block(read_blocks(self._kind)[name], self._kind, self._schema, single=self._single)
-        return found
+        query = self[name] = _write_block(read_blocks(self._kind)[name], self._kind, self._schema, single=self._single)
+        return query
 
 
 @cache
@@ -179,15 +181,15 @@ def _write_block(block: Block, kind: Kind, schema: str, *, single: bool) -> Quer
         places = _MANY[kind]
         if kind == "mysql" and block.rows:
             values = re.search(r"\{values: ([^}]*)\}", text)
-            chosen = ", ".join(f":{name} AS `{name}`" for name in block.rows)
-            row = _GIVEN.sub(r":\1", f"({values[1]})") if values else f"SELECT {chosen}"
+            columns = ", ".join(f":{name} AS `{name}`" for name in block.rows)
+            row = _GIVEN.sub(r":\1", f"({values[1]})") if values else f"SELECT {columns}"
     names = ", ".join(block.rows)
     arrays = ", ".join(f"CAST(:{name} AS {type_}[])" for name, type_ in block.rows.items())
-    known = {**_EVERYWHERE[kind], **places}
+    texts = {**_EVERYWHERE[kind], **places}
     sequence = f'"{schema}".cronsensus_tokens'.replace("'", "''")
 
     def put(match: re.Match[str]) -> str:
-        return known[match[1]].format(more=match[2] or "", names=names, arrays=arrays, rows=ROWS, sequence=sequence)
+        return texts[match[1]].format(more=match[2] or "", names=names, arrays=arrays, rows=ROWS, sequence=sequence)
 
     text = _PLACE.sub(put, text)
     if single:

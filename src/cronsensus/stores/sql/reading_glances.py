@@ -1,4 +1,4 @@
-"""Reads of many occurrences at once, for lists and pictures."""
+"""Read short rows (glances) of many occurrences at once, for lists and pictures."""
 
 from __future__ import annotations
 
@@ -17,49 +17,49 @@ from cronsensus.timing.instants import from_micros, to_micros
 
 
 def last_of(tx: Transaction, names: Sequence[str], limit: int) -> dict[str, Past]:
-    """Return the ends of the ledgers of jobs.
+    """Return the newest entries of the ledgers of jobs.
 
     A statement for each job, along its own index, all in one trip: one statement for all of them would have to number
-    the whole history of each. Where that finds items, it is asked again, for batches.
+    the whole history of each. If items of a batch are found, a second statement reads the job's batches.
     """
-    asked = tx.send_in("job_ids", "names", names, space=tx.namespace)
-    known = [(row.id, row.name) for one in asked for row in one.rows]
-    sent = [
+    job_answers = tx.send_in("job_ids", "names", names, space=tx.namespace)
+    jobs = [(row.id, row.name) for answer in job_answers for row in answer.rows]
+    queries = [
         (name, tx.send("last_glances", job=job, size=limit), tx.send("last_verdicts", job=job, size=limit))
-        for job, name in known
+        for job, name in jobs
     ]
-    found = [
-        (name, job, _read_glances(tx, made.rows), decided)
-        for (job, name), (_, made, decided) in zip(known, sent, strict=True)
+    pasts = [
+        (name, job, _read_glances(tx, occurrences.rows), verdicts)
+        for (job, name), (_, occurrences, verdicts) in zip(jobs, queries, strict=True)
     ]
-    again = {
+    batch_answers = {
         name: tx.send("last_whole_glances", job=job, size=limit, looked=LOOKED_THROUGH)
-        for name, job, glances, _ in found
-        if any(one.parent is not None for one in glances)
+        for name, job, glances, _ in pasts
+        if any(answer.parent is not None for answer in glances)
     }
     return {
         name: Past(
-            tuple(_read_glances(tx, again[name].rows) if name in again else glances),
+            tuple(_read_glances(tx, batch_answers[name].rows) if name in batch_answers else glances),
             tuple(
                 tx.unreadable.keep_readable(
-                    decided.rows,
+                    verdicts.rows,
                     lambda row: ledger_range(name, row),  # noqa: B023 - it is called here
                     lambda row: f"verdict {row.id} of job {name!r}",  # noqa: B023
                 )
             ),
         )
-        for name, _, glances, decided in found
+        for name, _, glances, verdicts in pasts
     }
 
 
 def ran_since(tx: Transaction, since: datetime, limit: int) -> list[Glance]:
-    """Return what runs, and what ended since."""
+    """Return the occurrences that run, and those that have ended since ``since``."""
     newest = tx.send("newest_number")
     running = tx.send("running_glances", space=tx.namespace, size=limit)
-    least = (newest.rows[0].newest or 0) - LOOKED_THROUGH
-    ended = tx.send_last("ended_since", space=tx.namespace, least=least, since=to_micros(since), size=limit)
-    found = {one.id: one for one in _read_glances(tx, [*running.rows, *ended])}
-    return sorted(found.values(), key=lambda one: -one.id)[:limit]
+    lowest_id = (newest.rows[0].newest or 0) - LOOKED_THROUGH
+    ended = tx.send_last("ended_since", space=tx.namespace, least=lowest_id, since=to_micros(since), size=limit)
+    by_id = {glance.id: glance for glance in _read_glances(tx, [*running.rows, *ended])}
+    return sorted(by_id.values(), key=lambda glance: -glance.id)[:limit]
 
 
 def _read_glances(tx: Transaction, rows: Iterable[AnyRow]) -> list[Glance]:

@@ -77,8 +77,8 @@ def _read_view(tx: Transaction, row: AnyRow) -> JobView:
 
 def read_history(tx: Transaction, job: str) -> JobHistory:
     """Return every era of a job's life and its paused stretches, oldest first."""
-    asked: dict[str, Any] = {"space": tx.namespace, "job": job}
-    all_eras, pauses = tx.send("eras", **asked), tx.send_last("pauses", **asked)
+    job_values: dict[str, Any] = {"space": tx.namespace, "job": job}
+    all_eras, pauses = tx.send("eras", **job_values), tx.send_last("pauses", **job_values)
     return JobHistory(
         tuple(read_one(era, read_era, f"an era of job {job!r}") for era in all_eras.rows),
         tuple(read_one(pause, _read_stretch, f"a pause of job {job!r}") for pause in pauses),
@@ -93,8 +93,8 @@ def list_ranges(
     tx: Transaction, name: str, *, since: datetime | None, until: datetime | None, after: int, limit: int
 ) -> list[LedgerRange]:
     """Return the verdict ranges that touch [since, until], by id."""
-    asked = {"since": micros(since), "until": micros(until)}
-    bounds: dict[str, Any] = {name: bound for name, bound in asked.items() if bound is not None}
+    range_bounds = {"since": micros(since), "until": micros(until)}
+    bounds: dict[str, Any] = {name: bound for name, bound in range_bounds.items() if bound is not None}
 
     def fetch(after: int, size: int) -> Sequence[AnyRow]:
         return tx.send("verdicts", also=bounds, space=tx.namespace, job=name, after=after, size=size, **bounds).rows
@@ -103,8 +103,8 @@ def list_ranges(
         limit,
         after,
         fetch,
-        lambda one: ledger_range(name, one),
-        lambda one: f"verdict {one.id} of job {name!r}",
+        lambda row: ledger_range(name, row),
+        lambda row: f"verdict {row.id} of job {name!r}",
     )
 
 

@@ -1,4 +1,4 @@
-"""The verb that stops a job for good, keeping its watermark and its ledger."""
+"""The verb ``retire``: stop a job for good, and keep its watermark and its ledger."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from cronsensus.timing.instants import from_micros, to_micros
 
 _MICROSECOND = timedelta(microseconds=1)
 _OPEN_FOR = timedelta(days=1)
-"""How long a transaction of a user's may have been open."""
+"""How long a user's transaction may stay open and still add an occurrence."""
 
 
 def retire_job(tx: Transaction, job: str, *, by: str, why: str) -> bool:
-    """Stop a job for good. Safe: the row is locked when it is read, and the UPDATE asks for its revision."""
+    """Stop a job for good. Safe: the row is locked when it is read, and the UPDATE compares its revision."""
     row = find_locked(tx, job)
     if row is None:
         return False
@@ -36,20 +36,19 @@ def retire_job(tx: Transaction, job: str, *, by: str, why: str) -> bool:
 
 
 def _with_revision(row: AnyRow) -> AnyRow:
-    """Return a row whose revision is a number, so that an UPDATE may ask for it."""
+    """Return the row if its revision is a number, so that an UPDATE can compare it."""
     whole_number(row.revision)
     return row
 
 
-class Overdue:
-    """What waits of retired jobs and is to be cancelled, asked for when this is made.
+class OverduePending:
+    """A search for pending occurrences of retired jobs that are to be cancelled; it is sent when this is made.
 
-    It is what was kept for long enough; and what a transaction of a user's brought to a job that was retired while that
-    was open.
+    They were kept long enough, or a user's transaction added them after the job was retired.
     """
 
     def __init__(self, tx: Transaction) -> None:
-        """Ask."""
+        """Send the search."""
         self._kept = tx.send("overdue_jobs", space=tx.namespace, now=tx.instant())
         self._late = tx.send("lately_retired", space=tx.namespace, recent=tx.instant(-_OPEN_FOR // _MICROSECOND))
 
@@ -58,48 +57,50 @@ class Overdue:
         return bool(self._kept.rows or self._late.rows)
 
     def cancel(self, tx: Transaction) -> None:
-        """Cancel it, in a transaction that writes.
+        """Cancel them, in a transaction that writes.
 
-        Safe when a job is defined again at the same instant: its row is locked, and it is asked again whether it is
-        retired, before anything is cancelled.
+        Safe when a job is defined again at the same instant: its row is locked, and it is checked again whether the job
+        is retired, before anything is cancelled.
         """
         kept = tx.send("lock_overdue_jobs", space=tx.namespace, now=tx.instant()).rows if self._kept.rows else ()
         late = tx.send_in("lock_definitions", "ids", [row.id for row in self._late.rows])
-        retired = [row.id for one in late for row in one.rows if row.retired_at is not None]
+        retired = [row.id for answer in late for row in answer.rows if row.retired_at is not None]
         _cancel_waiting(tx, [row.id for row in kept] + retired)
 
 
 def _cancel_waiting(tx: Transaction, ids: Sequence[int]) -> None:
-    waiting = [row.id for one in tx.send_in("waiting_of", "jobs", ids, space=tx.namespace) for row in one.rows]
+    waiting = [
+        row.id for answer in tx.send_in("pending_of_retired", "jobs", ids, space=tx.namespace) for row in answer.rows
+    ]
     tx.send_in("cancel_waiting", "ids", waiting, now=tx.now)
-    tx.send_in("wait_no_more", "ids", ids)
+    tx.send_in("clear_waiting_until", "ids", ids)
 
 
 def retire_all(tx: Transaction, rows: Sequence[AnyRow], retire_after: timedelta) -> None:
-    """Retire jobs: keep or cancel what waits, write down what was not decided, and begin an era without a trigger."""
+    """Retire jobs: keep or cancel pending runs, give undecided times a verdict, begin an era without a trigger."""
     rows = tx.unreadable.keep_readable(rows, _with_revision, lambda row: f"job {row.name!r} cannot be retired, and")
     if not rows:
         return
-    asked = tx.send_in("beginnings", "ids", [row.id for row in rows])
-    known = readable_eras(tx, rows)
-    began = last_eras(asked)
-    until = tx.now + retire_after // _MICROSECOND if retire_after > NO_DELAY else None
-    if until is None:
+    era_answers = tx.send_in("era_beginnings", "ids", [row.id for row in rows])
+    eras = readable_eras(tx, rows)
+    last_eras_since = last_eras(era_answers)
+    pending_kept_until = tx.now + retire_after // _MICROSECOND if retire_after > NO_DELAY else None
+    if pending_kept_until is None:
         _cancel_waiting(tx, [row.id for row in rows])
-    ranges: list[tuple[Any, ...]] = []
-    changes: list[tuple[Any, ...]] = []
-    new_eras: list[tuple[Any, ...]] = []
+    range_rows: list[tuple[Any, ...]] = []
+    job_rows: list[tuple[Any, ...]] = []
+    era_rows: list[tuple[Any, ...]] = []
     for row in rows:
         watermark = row.watermark if is_sound(row.watermark) else tx.now
         # Where the clock was set back, the last era begins later than now; until then the one before it holds.
-        since = max(tx.now, watermark, began.get(row.id, watermark))
-        undecided = undecided_until(known[row.id], from_micros(watermark), from_micros(since))
+        since = max(tx.now, watermark, last_eras_since.get(row.id, watermark))
+        undecided = undecided_until(eras[row.id], from_micros(watermark), from_micros(since))
         if undecided is not None:
-            ranges.append(verdict_row(tx, row.id, undecided))
+            range_rows.append(verdict_row(tx, row.id, undecided))
             watermark = to_micros(undecided.last)
         revision = row.revision + 1 if is_sound(row.revision) and 0 < row.revision < LARGEST_COUNT else 1
-        changes.append((tx.now, revision, since, watermark, until, row.id, row.revision))
-        new_eras.append((row.id, since, revision, None, None))
-    tx.send_rows("retire_jobs", changes, one_each=True)
-    tx.send_rows("insert_verdicts", ranges)
-    tx.send_rows("insert_further_eras", new_eras)
+        job_rows.append((tx.now, revision, since, watermark, pending_kept_until, row.id, row.revision))
+        era_rows.append((row.id, since, revision, None, None))
+    tx.send_rows("retire_jobs", job_rows, one_each=True)
+    tx.send_rows("insert_verdicts", range_rows)
+    tx.send_rows("insert_further_eras", era_rows)

@@ -1,4 +1,4 @@
-"""The verb that takes a job's schedule back."""
+"""The verb ``rewind``: move a job's watermark back, so that its times since then are decided again."""
 
 from __future__ import annotations
 
@@ -11,28 +11,38 @@ from cronsensus.timing.instants import to_micros
 
 
 def rewind_job(tx: Transaction, rewind: Rewind, *, by: str, why: str) -> bool:
-    """Take a job's schedule back. Safe: its row is locked, and the UPDATE asks for all that the step rests on."""
+    """Rewind a job. Safe: its row is locked, and the UPDATE compares watermark, revision and pause again."""
     row = living_job(rewind.job, find_locked(tx, rewind.job))
-    seen, to, began = to_micros(rewind.watermark_seen), to_micros(rewind.watermark), to_micros(rewind.eras[-1].since)
-    if row.paused_at is not None or (row.watermark, row.revision) != (seen, rewind.revision):
+    seen_watermark, watermark, era_began = (
+        to_micros(rewind.watermark_seen),
+        to_micros(rewind.watermark),
+        to_micros(rewind.eras[-1].since),
+    )
+    if row.paused_at is not None or (row.watermark, row.revision) != (seen_watermark, rewind.revision):
         return False
     tx.send(
         "rewind_job",
         job=row.id,
-        seen=seen,
+        seen=seen_watermark,
         revised=rewind.revision,
-        watermark=to,
+        watermark=watermark,
         following=micros(rewind.next_due),
-        began=began,
+        began=era_began,
         expect=1,
     )
-    tx.send("withdraw_verdicts", job=row.id, watermark=to)
-    for one in rewind.cut:
-        tx.send("cut_verdict", job=row.id, verdict=one.id, until=to_micros(one.range.last), many=one.range.count)
-    tx.send("withdraw_occurrences", job=row.id, watermark=to)
-    tx.send("withdraw_pauses", job=row.id, watermark=to)
-    tx.send("cut_pauses", job=row.id, watermark=to)
-    tx.send("withdraw_eras", job=row.id, began=began, revised=rewind.revision)
-    tx.send("begin_era_before", job=row.id, began=began)
+    tx.send("withdraw_verdicts", job=row.id, watermark=watermark)
+    for ledger_range in rewind.cut:
+        tx.send(
+            "cut_verdict",
+            job=row.id,
+            verdict=ledger_range.id,
+            until=to_micros(ledger_range.range.last),
+            many=ledger_range.range.count,
+        )
+    tx.send("withdraw_occurrences", job=row.id, watermark=watermark)
+    tx.send("withdraw_pauses", job=row.id, watermark=watermark)
+    tx.send("cut_pauses", job=row.id, watermark=watermark)
+    tx.send("withdraw_eras", job=row.id, began=era_began, revised=rewind.revision)
+    tx.send("begin_era_before", job=row.id, began=era_began)
     record(tx, by, REWIND, rewind.job, why, **rewind.details)
     return True

@@ -74,8 +74,8 @@ _TABLE: dict[str, Any] = {
 
 def _words_check(table: str, column: str, words: type[State | Origin]) -> CheckConstraint:
     # Named after the table, too: on MySQL the name of a constraint is unique in the whole database.
-    known = ", ".join(repr(str(word)) for word in words)
-    return CheckConstraint(f"{column} IN ({known})", name=f"cronsensus_{table}_known_{column}")
+    literals = ", ".join(repr(str(word)) for word in words)
+    return CheckConstraint(f"{column} IN ({literals})", name=f"cronsensus_{table}_known_{column}")
 
 
 _LISTED = "id > 0"

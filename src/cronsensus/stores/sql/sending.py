@@ -1,4 +1,4 @@
-"""What waits to be sent, and the answers to it."""
+"""A statement that is queued, and its answer once it was sent."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from cronsensus.stores.sql.queries import Query
 
 NONE: Sequence[Any] = ()
 Begin = Literal["", "read", "write"]
-"""Which kind of transaction begins with what is sent; none, where one has begun."""
+"""The kind of transaction that begins with the statements; empty: none, or it has begun already."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """In the place of a value: the server's clock, read by the statement itself, plus some microseconds."""
+    """A placeholder for a value: the server's clock, which the statement itself reads, plus some microseconds."""
 
     plus: int = 0
 
@@ -26,35 +26,46 @@ class Moment:
 
 
 class Pending:
-    """A statement and, once it was sent, its answer. Asking for the answer sends all that waits."""
+    """A queued statement, and its answer. Reading the answer sends the whole queue."""
 
-    __slots__ = ("_count", "_flush", "_rows", "answered", "behind", "expect", "given", "otherwise", "query", "values")
+    __slots__ = (
+        "_count",
+        "_flush",
+        "_rows",
+        "answered",
+        "behind",
+        "expect",
+        "otherwise",
+        "query",
+        "row_values",
+        "values",
+    )
 
     def __init__(
         self,
         query: Query,
         values: Mapping[str, Any],
-        given: Sequence[tuple[Any, ...]] | None,
+        row_values: Sequence[tuple[Any, ...]] | None,
         expect: int | None,
         flush: Callable[[], None],
         *,
         otherwise: CronsensusError | None = None,
         behind: bool = False,
     ) -> None:
-        """Wait to be sent.
+        """Make a statement to send.
 
         Args:
             query: the statement.
-            values: by their names.
-            given: the rows that the statement is run for; ``None``: it is not for rows.
+            values: by name.
+            row_values: the values of the rows that the statement is run for; ``None``: it takes no rows.
             expect: how many rows it must touch, or nothing is committed.
-            flush: sends all that waits.
-            otherwise: what to raise if it does not touch so many; ``None``: that the store is not as it should be.
-            behind: it is a transaction of its own behind the COMMIT, and nothing is lost where it fails.
+            flush: sends the queue.
+            otherwise: the error if it touches another number of rows; ``None``: a ``StoreUnavailable``.
+            behind: it is sent after the COMMIT, as a transaction of its own; nothing is lost if it fails.
         """
         self.query = query
         self.values = values
-        self.given = given
+        self.row_values = row_values
         self.expect = expect
         self.otherwise = otherwise
         self.behind = behind
@@ -84,11 +95,11 @@ class Pending:
         return self._count
 
     def receive_answer(self, rows: Sequence[Any], count: int) -> None:
-        """Be told the answer."""
+        """Set the answer."""
         self._rows, self._count, self.answered = rows, count, True
 
     def require_count(self) -> None:
-        """Raise if another number of rows was touched than expected, where the server was not told to."""
+        """Raise if another number of rows was touched than expected."""
         if self.expect is not None and self._count != self.expect:
             raise wrong_count(self)
 

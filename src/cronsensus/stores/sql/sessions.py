@@ -41,9 +41,9 @@ def require_alive(tx: Transaction, session: str) -> AnyRow:
     Raises:
         LeaseLost: the session is not alive.
     """
-    mine: dict[str, Any] = {"session": session, "space": tx.namespace}
-    tx.send("lock_session", **mine)
-    rows: Sequence[AnyRow] = tx.send("session_alive", **mine, boot=tx.epoch, moment=tx.moment).rows
+    session_values: dict[str, Any] = {"session": session, "space": tx.namespace}
+    tx.send("lock_session", **session_values)
+    rows: Sequence[AnyRow] = tx.send("session_alive", **session_values, boot=tx.epoch, moment=tx.moment).rows
     if not rows:
         raise not_alive(session)
     return rows[0]
@@ -90,10 +90,10 @@ def open_session(tx: Transaction, session: SessionSpec, lease: timedelta) -> dat
         tx.now, until, tx.epoch,
     )  # fmt: skip
     tx.send_rows("insert_session", [row])
-    mine: dict[str, Any] = {"session": session.id, "space": tx.namespace}
-    tx.send("lock_session", **mine)
+    session_values: dict[str, Any] = {"session": session.id, "space": tx.namespace}
+    tx.send("lock_session", **session_values)
     tx.send(
-        "open_again", **mine, until=until, now=tx.now, boot=tx.epoch, moment=tx.moment, expect=1,
+        "renew_opened_session", **session_values, until=until, now=tx.now, boot=tx.epoch, moment=tx.moment, expect=1,
         otherwise=LeaseLost(f"session {session.id} is dead for good; open one with a new id"),
     )  # fmt: skip
     return from_micros(tx.now)
@@ -106,9 +106,9 @@ def renew_session(tx: Transaction, session: str, lease: timedelta, idle_lease: t
     a later statement, which sees what was committed meanwhile, reads what the session holds. (A single UPDATE with
     EXISTS in it would wait too, but then decide by what it saw before.) A reclaim comes before or after as a whole.
     """
-    mine: dict[str, Any] = {"session": session, "space": tx.namespace}
-    tx.send("lock_session", **mine)
-    rows = tx.send("renewing", **mine, boot=tx.epoch, moment=tx.moment).rows
+    session_values: dict[str, Any] = {"session": session, "space": tx.namespace}
+    tx.send("lock_session", **session_values)
+    rows = tx.send("read_renewing_session", **session_values, boot=tx.epoch, moment=tx.moment).rows
     now = from_micros(tx.now)
     if not rows or not rows[0].alive:
         beats, store = (rows[0].beats, rows[0].store) if rows else (0, _read_identity(tx))
@@ -119,7 +119,7 @@ def renew_session(tx: Transaction, session: str, lease: timedelta, idle_lease: t
     granted = lease if runs else idle_lease
     beats, store = rows[0].beats + 1, str(rows[0].store or "")
     until = tx.lease_now + granted // _MICROSECOND
-    tx.send("renew", **mine, until=until, now=tx.now, beat=beats, expect=1)
+    tx.send("renew", **session_values, until=until, now=tx.now, beat=beats, expect=1)
     cancel = {row.id: row.cancel_reason for row in runs if row.cancel_reason is not None}
     held = tuple((row.id, row.token) for row in runs if isinstance(row.token, int))
     return Renewal(
@@ -146,8 +146,8 @@ def drain_session(tx: Transaction, session: str, *, by: str, why: str) -> bool:
 
 def find_dead(tx: Transaction, presumed: Collection[str]) -> Pending:
     """Read the open sessions whose lease ran out, or that are presumed dead, in the order in which they were opened."""
-    named = list(presumed)[:MOST_PRESUMED_SESSIONS] or [""]
-    return tx.send("find_dead", space=tx.namespace, presumed=named, boot=tx.epoch, moment=tx.moment)
+    presumed_ids = list(presumed)[:MOST_PRESUMED_SESSIONS] or [""]
+    return tx.send("find_dead", space=tx.namespace, presumed=presumed_ids, boot=tx.epoch, moment=tx.moment)
 
 
 def reclaim_session(
@@ -167,58 +167,57 @@ def reclaim_session(
     that it finishes. Then nothing is taken over until the next call, and the caller goes on with its round.
     ``on_blocked`` is called with such runs. While the session is locked, it gets no more runs.
     """
-    mine: dict[str, Any] = {"session": session, "space": tx.namespace}
-    at_hand = tx.send("try_lock_session", **mine, boot=tx.epoch, moment=tx.moment)
+    session_values: dict[str, Any] = {"session": session, "space": tx.namespace}
+    session_lock = tx.send("try_lock_session", **session_values, boot=tx.epoch, moment=tx.moment)
     # No run is locked without its session: of two nodes that reclaim at once, each would lock some of the runs.
-    if not tx.dialect.asks_before_locking and not at_hand.rows:
+    if not tx.dialect.evaluates_before_locking and not session_lock.rows:
         return []
-    locked, held = tx.send("try_lock_runs", **mine), tx.send("held_runs", **mine)
-    if not at_hand.rows:
+    locked, runs_of_session = tx.send("try_lock_runs", **session_values), tx.send("held_runs", **session_values)
+    if not session_lock.rows:
         return []
     locked_ids = {row.id for row in locked.rows}
-    if blocked := [row.id for row in held.rows if row.id not in locked_ids]:
+    if blocked := [row.id for row in runs_of_session.rows if row.id not in locked_ids]:
         on_blocked(session, blocked)
         return []
-    if not at_hand.rows[0].overdue and not presumed:
+    if not session_lock.rows[0].overdue and not presumed:
         return []
-    why = "lease ran out" if at_hand.rows[0].overdue else "process gone"
-    tx.send("end_session", **mine, now=tx.now, ended_as="dead", why=why, expect=1)
+    why = "lease ran out" if session_lock.rows[0].overdue else "process gone"
+    tx.send("end_session", **session_values, now=tx.now, ended_as="dead", why=why, expect=1)
     return _take_over(tx, session, locked.rows, why, crashed=True, careful=careful)
 
 
 def close_session(tx: Transaction, session: str, *, careful: bool = False) -> list[Takeover]:
     """End a session in order. Safe: only the UPDATE that found it open goes on."""
     why = "closed in order"
-    mine: dict[str, Any] = {"session": session, "space": tx.namespace}
-    ended = tx.send("end_session", **mine, now=tx.now, ended_as="closed", why=why)
-    held = tx.send("lock_held", **mine)
+    session_values: dict[str, Any] = {"session": session, "space": tx.namespace}
+    ended = tx.send("end_session", **session_values, now=tx.now, ended_as="closed", why=why)
+    held = tx.send("lock_held", **session_values)
     if ended.count != 1:
         return []
     return _take_over(tx, session, held.rows, why, crashed=False, careful=careful)
 
 
-class _Taken(NamedTuple):
-    """The takeover of a run, and the rows to write for it; one of ``back`` and ``closed`` is empty."""
+class _CutOffRun(NamedTuple):
+    """The takeover of a run, and the rows to write for it; one of ``requeue_rows`` and ``close_rows`` is empty."""
 
-    back: tuple[tuple[Any, ...], ...]
-    closed: tuple[tuple[Any, ...], ...]
-    ended: tuple[Any, ...]
+    requeue_rows: tuple[tuple[Any, ...], ...]
+    close_rows: tuple[tuple[Any, ...], ...]
+    attempt: tuple[Any, ...]
     takeover: Takeover
 
 
 def _take_over(
     tx: Transaction, session: str, held: Sequence[AnyRow], why: str, *, crashed: bool, careful: bool
 ) -> list[Takeover]:
-    """Decide what becomes of the runs, locked, of a session that was just ended, and free its locks."""
     """Decide what becomes of the locked runs of a session that has just ended, and free its locks."""
     # A reserved claim may not have started, so it counts as no crash. It is not reserved again.
     reserved = [row for row in held if row.reserved]
     started = [row for row in held if not row.reserved]
-    taken = _cut_off(tx, started, why, crashed=crashed, careful=careful)
+    takeovers = _cut_off(tx, started, why, crashed=crashed, careful=careful)
     if reserved:
-        taken += _cut_off(tx, reserved, why, crashed=False, careful=careful)
+        takeovers += _cut_off(tx, reserved, why, crashed=False, careful=careful)
     tx.send("free_locks_of", session=session, space=tx.namespace)
-    return taken
+    return takeovers
 
 
 def cut_off_claims(tx: Transaction, claims: Sequence[Claim], cut: Cut) -> list[State | None]:
@@ -229,11 +228,11 @@ def cut_off_claims(tx: Transaction, claims: Sequence[Claim], cut: Cut) -> list[S
     """
     answers = tx.send_in("lock_cut_off", "ids", sorted({claim.id for claim in claims}), space=tx.namespace)
     locked = {row.id: row for answer in answers for row in answer.rows}
-    mine = [locked.pop(claim.id) if _is_of(locked.get(claim.id), claim) else None for claim in claims]
-    current = [row for row in mine if row is not None]
+    claimed_rows = [locked.pop(claim.id) if _is_of(locked.get(claim.id), claim) else None for claim in claims]
+    current = [row for row in claimed_rows if row is not None]
     takeovers = _cut_off(tx, current, CUT_WORDS[cut], crashed=cut == "crashed")
-    became = {takeover.id: takeover.became for takeover in takeovers}
-    return [None if row is None else became.get(row.id) for row in mine]
+    new_states = {takeover.id: takeover.became for takeover in takeovers}
+    return [None if row is None else new_states.get(row.id) for row in claimed_rows]
 
 
 def _is_of(row: AnyRow | None, claim: Claim) -> bool:
@@ -249,16 +248,16 @@ def _cut_off(
     With ``careful`` each run is written separately, and a run that the database refuses stays as it is.
     """
     specs = _readable_specs(tx, held)
-    taken = tx.unreadable.keep_readable(
+    cut_off_runs = tx.unreadable.keep_readable(
         held, lambda row: _decide_run(tx, row, why, specs.get(row.job_id), crashed=crashed), _name_of_run
     )
     if careful:
-        taken = tx.unreadable.keep_readable(
-            taken, lambda run: _write_alone(tx, run), lambda run: f"run {run.takeover.id} that was cut off"
+        cut_off_runs = tx.unreadable.keep_readable(
+            cut_off_runs, lambda run: _write_alone(tx, run), lambda run: f"run {run.takeover.id} that was cut off"
         )
     else:
-        _write_taken(tx, taken)
-    return [run.takeover for run in taken]
+        _write_cut_off(tx, cut_off_runs)
+    return [run.takeover for run in cut_off_runs]
 
 
 def _name_of_run(row: AnyRow) -> str:
@@ -286,7 +285,7 @@ def _readable_specs(tx: Transaction, held: Sequence[AnyRow]) -> dict[int, JobSpe
         return readable
 
 
-def _decide_run(tx: Transaction, row: AnyRow, why: str, spec: JobSpec | None, *, crashed: bool) -> _Taken:
+def _decide_run(tx: Transaction, row: AnyRow, why: str, spec: JobSpec | None, *, crashed: bool) -> _CutOffRun:
     """Decide what becomes of a run that was cut off.
 
     A run without a readable definition is failed, because it is unknown whether it may be run again.
@@ -294,35 +293,43 @@ def _decide_run(tx: Transaction, row: AnyRow, why: str, spec: JobSpec | None, *,
     crash = f"{Reason.CRASHED}: {why}"
     reason = crash if crashed else why
     crashes = min(whole_number(row.crashes) + crashed, LARGEST_COUNT)
-    back: tuple[tuple[Any, ...], ...] = ()
-    closed: tuple[tuple[Any, ...], ...] = ()
+    requeue_rows: tuple[tuple[Any, ...], ...] = ()
+    close_rows: tuple[tuple[Any, ...], ...] = ()
     if row.cancel_reason is not None:
-        became, because = State.CANCELLED, row.cancel_reason
+        state, written_reason = State.CANCELLED, row.cancel_reason
     elif spec is None or spec.policies.on_crash == "fail" or (crashed and crashes >= spec.policies.max_crashes):
-        became, because = State.FAILED, crash
+        state, written_reason = State.FAILED, crash
     else:
-        became, because = State.PENDING, reason
-    if became is State.PENDING:
-        back = (
-            (min(whole_number(row.due_at), tx.now + MOST_AHEAD // _MICROSECOND), crashes, because, row.id, row.token),
+        state, written_reason = State.PENDING, reason
+    if state is State.PENDING:
+        requeue_rows = (
+            (
+                min(whole_number(row.due_at), tx.now + MOST_AHEAD // _MICROSECOND),
+                crashes,
+                written_reason,
+                row.id,
+                row.token,
+            ),
         )
     else:
-        closed = ((became.value, crashes, because, tx.now, row.id, row.token),)
-    ended = attempt_row(row, tx.now, "crashed" if crashed else "released", reason)
+        close_rows = ((state.value, crashes, written_reason, tx.now, row.id, row.token),)
+    attempt = attempt_row(row, tx.now, "crashed" if crashed else "released", reason)
     name = f"job {row.job_id}" if row.name is None else row.name
-    return _Taken(back, closed, ended, Takeover(row.id, name, row.key, row.token, row.session, became, reason))
+    return _CutOffRun(
+        requeue_rows, close_rows, attempt, Takeover(row.id, name, row.key, row.token, row.session, state, reason)
+    )
 
 
-def _write_taken(tx: Transaction, taken: Sequence[_Taken]) -> None:
-    tx.send_rows("take_back_runs", [row for run in taken for row in run.back])
-    tx.send_rows("cut_off_runs", [row for run in taken for row in run.closed])
-    tx.send_rows("record_runs", [run.ended for run in taken])
+def _write_cut_off(tx: Transaction, runs: Sequence[_CutOffRun]) -> None:
+    tx.send_rows("requeue_cut_off_runs", [row for run in runs for row in run.requeue_rows])
+    tx.send_rows("close_cut_off_runs", [row for run in runs for row in run.close_rows])
+    tx.send_rows("record_runs", [run.attempt for run in runs])
 
 
-def _write_alone(tx: Transaction, run: _Taken) -> _Taken:
+def _write_alone(tx: Transaction, run: _CutOffRun) -> _CutOffRun:
     """Write the rows of a run that was taken over, or none of them."""
     with tx.savepoint():
-        _write_taken(tx, [run])
+        _write_cut_off(tx, [run])
     return run
 
 
@@ -334,6 +341,6 @@ def attempt_row(
     return (row.token, row.id, row.attempt, row.session, row.node, started, now, end, reason, error)
 
 
-def began_at(row: AnyRow, at: int) -> Any:
+def began_at(row: AnyRow, now: int) -> Any:
     """Return when an attempt started: by its row, or by ``at`` if it was reserved."""
-    return max(at, row.started_at) if row.reserved else row.started_at
+    return max(now, row.started_at) if row.reserved else row.started_at

@@ -15,7 +15,7 @@ from cronsensus.model.job import check_name
 from cronsensus.model.ledger import CLOCK_SET_BACK
 from cronsensus.process.interrupts import Event
 from cronsensus.stores.base import Store
-from cronsensus.stores.clock_watch import BY_ITSELF, ClockWatch, Looked
+from cronsensus.stores.clock_watch import STORE_ACTOR, ClockReading, ClockWatch
 from cronsensus.stores.sql import version
 from cronsensus.stores.sql.blocked_takeovers import BlockedTakeovers
 from cronsensus.stores.sql.connection import Connection
@@ -51,20 +51,20 @@ def repeated(verb: Verb) -> Verb:
     """
 
     @wraps(verb)
-    def tried(self: SqlHandle, *args: Any, **kwargs: Any) -> Any:
+    def repeat(self: SqlHandle, *args: Any, **kwargs: Any) -> Any:
         until = _PATIENCE.monotonic() + LONGEST_TRYING
-        longest = FIRST_PAUSE
+        longest_pause = FIRST_PAUSE
         for tries in range(1, MOST_TRIES):
             try:
                 return verb(self, *args, **kwargs)
             except TryAgain:
                 if tries > 1 and _PATIENCE.monotonic() > until:
                     raise
-                self._ended.wait(random.uniform(0, longest))
-                longest = min(2 * longest, LONGEST_PAUSE)
+                self._ended.wait(random.uniform(0, longest_pause))
+                longest_pause = min(2 * longest_pause, LONGEST_PAUSE)
         return verb(self, *args, **kwargs)
 
-    return cast("Verb", tried)
+    return cast("Verb", repeat)
 
 
 class SqlHandle(Store):
@@ -74,7 +74,7 @@ class SqlHandle(Store):
         self,
         *,
         namespace: str,
-        given: tuple[str, Clock | None],
+        url_and_clock: tuple[str, Clock | None],
         where: str,
         dialect: Dialect,
         connect: Callable[[], Any],
@@ -84,14 +84,14 @@ class SqlHandle(Store):
 
         Args:
             namespace: separates applications.
-            given: the URL and the clock of the subclass, for its siblings.
+            url_and_clock: the URL and the clock of the subclass, for its siblings.
             where: the store's name in errors.
             dialect: of the database.
             connect: opens a driver's connection for verbs.
             lend: opens a connection for the code of jobs, if those for verbs have settings of their own.
         """
         self.namespace = check_name(namespace, what="namespace")
-        self._url_and_clock = given
+        self._url_and_clock = url_and_clock
         self._where = where
         self._dialect = dialect
         self._connections = Connections(lambda: self._note_opened(Connection(connect())), where=where)
@@ -108,8 +108,8 @@ class SqlHandle(Store):
 
     def _sibling(self) -> Self:
         url, clock = self._url_and_clock
-        made: Self = cast("Any", type(self))(url, namespace=self.namespace, clock=clock)
-        return made
+        sibling: Self = cast("Any", type(self))(url, namespace=self.namespace, clock=clock)
+        return sibling
 
     def forget_idle(self) -> None:
         """Close the idle connections; the next verb opens a new one."""
@@ -122,7 +122,7 @@ class SqlHandle(Store):
         return self._definitions.unreadable.list_texts()
 
     def _note_opened(self, connection: Connection) -> Connection:
-        self._dialect.note_opened(connection)
+        self._dialect.prepare_connection(connection)
         return connection
 
     # --- transactions -------------------------------------------------------------------------------------------------
@@ -135,23 +135,23 @@ class SqlHandle(Store):
 
         ``begin``: how to begin it, if not as usual for the dialect.
         """
-        later = queued and self._dialect.sends_later
-        looks: list[Looked] = []
-        after = self._dialect.monotonic()
-        begins = None if later else begin or self._dialect.begin_write
+        is_queued = queued and self._dialect.queues_statements
+        readings: list[ClockReading] = []
+        asked_at = self._dialect.monotonic()
+        begins = None if is_queued else begin or self._dialect.begin_write
         with self._in_transaction(begins, self._dialect.end_write) as tx:
 
             def compare() -> None:
-                looks.append(Looked(tx.now, after, self._dialect.monotonic()))
-                back = self._clock_watch.compare_reading(looks[0])
-                if back is not None:
-                    record(tx, BY_ITSELF, CLOCK_SET_BACK, "", back.why, **back.details)
+                readings.append(ClockReading(tx.now, asked_at, self._dialect.monotonic()))
+                set_back = self._clock_watch.compare_reading(readings[0])
+                if set_back is not None:
+                    record(tx, STORE_ACTOR, CLOCK_SET_BACK, "", set_back.why, **set_back.details)
 
             tx.on_clocks(compare)
             yield tx
         # After the commit: until then the next transaction would have to record it.
-        for look in looks:
-            self._clock_watch.keep_reading(look)
+        for reading in readings:
+            self._clock_watch.keep_reading(reading)
 
     @contextmanager
     def _read_transaction(self, *, queued: bool = False) -> Iterator[Transaction]:
@@ -159,8 +159,8 @@ class SqlHandle(Store):
 
         A server ends transactions that stand still, so on a busy machine it may end a read that was too slow to go on.
         """
-        later = queued and self._dialect.sends_later
-        with self._in_transaction(None if later else self._dialect.begin_read, None, writes=False) as tx:
+        is_queued = queued and self._dialect.queues_statements
+        with self._in_transaction(None if is_queued else self._dialect.begin_read, None, writes=False) as tx:
             yield tx
 
     @contextmanager
@@ -174,7 +174,7 @@ class SqlHandle(Store):
             connection = self._connections.acquire_connection()
             was_good = connection.was_good
             try:
-                if self._dialect.can_glance(connection):
+                if self._dialect.can_read_without_transaction(connection):
                     yield Transaction(connection, self._dialect, self.namespace, self._definitions, read=False)
                 else:
                     with connection.transaction():
@@ -182,12 +182,14 @@ class SqlHandle(Store):
                         yield self._transaction_on(connection)
                 connection.was_good = True
             except (CronsensusError, LookupError) as error:
-                put = self._connections.release_connection if _raised_by_us(error) else self._connections.throw_away
-                put(connection)
+                put_back = (
+                    self._connections.release_connection if _raised_by_us(error) else self._connections.throw_away
+                )
+                put_back(connection)
                 raise
             except BaseException as error:
                 self._connections.throw_away(connection)
-                if was_good and isinstance(error, Exception) and self._dialect.is_cut(error):
+                if was_good and isinstance(error, Exception) and self._dialect.is_connection_error(error):
                     self._connections.forget_idle()
                     raise TryAgain(f"{self._where}: the connection was lost; try again") from error
                 raise
@@ -213,7 +215,7 @@ class SqlHandle(Store):
                     yield tx
                     tx.commit()
             except Exception as error:
-                if tx is None or not (tx.was_cut or (not writes and self._dialect.is_closed(error))):
+                if tx is None or not (tx.was_cut or (not writes and self._dialect.is_closed_by_server(error))):
                     raise
                 self._connections.forget_idle()
                 raise TryAgain(f"{self._where}: the connection was lost; try again") from error
@@ -226,10 +228,10 @@ class SqlHandle(Store):
         under_way, thread = self._connections.under_way, threading.get_ident()
         while True:
             connection = self._connections.acquire_connection()
-            if (left := under_way.pop(thread, None)) is not None:
+            if (left_behind := under_way.pop(thread, None)) is not None:
                 # A signal handler raised where this thread was about to end it, and nothing else will: verbs are not
                 # nested.
-                self._connections.throw_away(left)
+                self._connections.throw_away(left_behind)
             was_good = connection.was_good
             try:
                 with ExitStack() as transaction:
@@ -240,7 +242,7 @@ class SqlHandle(Store):
                         connection.was_good = True
                     return connection, transaction.pop_all()
             except Exception as error:
-                if not was_good or not self._dialect.is_cut(error):
+                if not was_good or not self._dialect.is_connection_error(error):
                     raise
                 self._connections.forget_idle()
 
@@ -251,8 +253,8 @@ class SqlHandle(Store):
                 yield
         except (CronsensusError, LookupError) as error:
             # A verb's own error: rolled back, and the connection stays usable.
-            put = self._connections.release_connection if _raised_by_us(error) else self._connections.throw_away
-            self._ended_here(connection, put)
+            put_back = self._connections.release_connection if _raised_by_us(error) else self._connections.throw_away
+            self._ended_here(connection, put_back)
             raise
         except BaseException:
             self._ended_here(connection, self._connections.throw_away)
@@ -260,12 +262,12 @@ class SqlHandle(Store):
         else:
             self._ended_here(connection, self._connections.release_connection)
 
-    def _ended_here(self, connection: Connection, put: Callable[[Connection], None]) -> None:
+    def _ended_here(self, connection: Connection, put_back: Callable[[Connection], None]) -> None:
         """Put a connection away, unless this thread has already done so."""
         under_way, thread = self._connections.under_way, threading.get_ident()
         if under_way.get(thread) is connection:
             del under_way[thread]
-            put(connection)
+            put_back(connection)
 
     def _transaction_on(self, connection: Connection, *, begin: Begin = "") -> Transaction:
         """Return the transaction for a verb."""

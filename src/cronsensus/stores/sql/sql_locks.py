@@ -21,7 +21,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class PlaceRequest:
     """A request for a place of a lock."""
 
     name: str
@@ -31,20 +31,20 @@ class Wanted:
     limit: int
 
 
-def is_taken(tx: Transaction, wanted: Wanted) -> bool:
+def is_taken(tx: Transaction, request: PlaceRequest) -> bool:
     """Whether all places are held; a cheap read for callers that poll.
 
     Raises:
         LeaseLost: the session is not alive.
     """
-    asked = {"space": tx.namespace, "lock": wanted.name, "boot": tx.epoch, "moment": tx.moment}
-    [seen] = tx.send("look_at_lock", **asked, session=wanted.session or "").rows
-    if wanted.session is not None and not seen.alive:
-        raise not_alive(wanted.session)
-    return bool(seen.held >= _room_of(wanted, [seen.most]))
+    lock_values = {"space": tx.namespace, "lock": request.name, "boot": tx.epoch, "moment": tx.moment}
+    [holders] = tx.send("look_at_lock", **lock_values, session=request.session or "").rows
+    if request.session is not None and not holders.alive:
+        raise not_alive(request.session)
+    return bool(holders.held >= _room_of(request, [holders.most]))
 
 
-def take_lock(tx: Transaction, wanted: Wanted) -> LockGrant | None:
+def take_lock(tx: Transaction, request: PlaceRequest) -> LockGrant | None:
     """Take the first place that is free or overdue, if no more hold the lock than it and they allow.
 
     A grant ends the transaction.
@@ -56,28 +56,28 @@ def take_lock(tx: Transaction, wanted: Wanted) -> LockGrant | None:
     Raises:
         LeaseLost: the session is not alive.
     """
-    if wanted.session is not None:
-        require_alive(tx, wanted.session)
-    named: dict[str, Any] = {"space": tx.namespace, "lock": wanted.name}
-    _insert_place(tx, wanted, 0)
-    rows = {row.place: row for row in _read_places(tx, wanted.name).rows}
-    held = {place: row.most for place, row in rows.items() if not _is_overdue(tx, wanted.name, row)}
-    if len(held) >= _room_of(wanted, held.values()):
-        if 0 not in held and rows[0].token == 0:
-            tx.send("leave_place", **named, place=0)
+    if request.session is not None:
+        require_alive(tx, request.session)
+    lock_values: dict[str, Any] = {"space": tx.namespace, "lock": request.name}
+    _insert_place(tx, request, 0)
+    rows = {row.place: row for row in _read_places(tx, request.name).rows}
+    limits_of_held = {place: row.most for place, row in rows.items() if not _is_overdue(tx, request.name, row)}
+    if len(limits_of_held) >= _room_of(request, limits_of_held.values()):
+        if 0 not in limits_of_held and rows[0].token == 0:
+            tx.send("delete_place", **lock_values, place=0)
         return None
-    place = next(place for place in range(wanted.limit) if place not in held)
+    place = next(place for place in range(request.limit) if place not in limits_of_held)
     if place not in rows:
-        _insert_place(tx, wanted, place)
+        _insert_place(tx, request, place)
     last = tx.take_tokens(1)
     tx.send(
-        "grant_place", **named, place=place, seen_token=rows[place].token if place in rows else 0, holder=wanted.holder,
-        session=wanted.session, now=tx.now, until=_end_of_lock(tx, wanted.ttl), most=wanted.limit, boot=tx.epoch,
-        expect=1,
+        "grant_place", **lock_values, place=place, seen_token=rows[place].token if place in rows else 0,
+        holder=request.holder, session=request.session, now=tx.now, until=_end_of_lock(tx, request.ttl),
+        most=request.limit, boot=tx.epoch, expect=1,
     )  # fmt: skip
     tx.commit()
     return LockGrant(
-        name=wanted.name, holder=wanted.holder, token=last.rows[0].last, place=place, session=wanted.session
+        name=request.name, holder=request.holder, token=last.rows[0].last, place=place, session=request.session
     )
 
 
@@ -85,14 +85,14 @@ def _read_places(tx: Transaction, name: str) -> Pending:
     return tx.send("lock_places", space=tx.namespace, lock=name, boot=tx.epoch, moment=tx.moment)
 
 
-def _room_of(wanted: Wanted, of_holders: Iterable[int | None]) -> int:
+def _room_of(request: PlaceRequest, limits_of_holders: Iterable[int | None]) -> int:
     """Return how many may hold the lock, by the caller's limit and those of its holders."""
-    return min([wanted.limit, *(most for most in of_holders if most is not None)])
+    return min([request.limit, *(holder_limit for holder_limit in limits_of_holders if holder_limit is not None)])
 
 
-def _insert_place(tx: Transaction, wanted: Wanted, place: int) -> None:
-    row = (place, wanted.holder, tx.epoch)
-    tx.send_rows("insert_place", [row], space=tx.namespace, lock=wanted.name)
+def _insert_place(tx: Transaction, request: PlaceRequest, place: int) -> None:
+    row = (place, request.holder, tx.epoch)
+    tx.send_rows("insert_place", [row], space=tx.namespace, lock=request.name)
 
 
 def _is_overdue(tx: Transaction, name: str, row: AnyRow) -> bool:
@@ -103,7 +103,7 @@ def _is_overdue(tx: Transaction, name: str, row: AnyRow) -> bool:
     """
     if not row.held and row.session is not None:
         tx.send("lock_session", session=row.session, space=tx.namespace)
-        return not any(again.held for again in _read_places(tx, name).rows if again.place == row.place)
+        return not any(place_row.held for place_row in _read_places(tx, name).rows if place_row.place == row.place)
     return not row.held
 
 
@@ -134,7 +134,7 @@ def break_lock(tx: Transaction, name: str, *, by: str, why: str) -> list[LockGra
         if row.held
     ]
     for grant in held:
-        tx.send("leave_place", space=tx.namespace, lock=name, place=grant.place)
+        tx.send("delete_place", space=tx.namespace, lock=name, place=grant.place)
     if held:
         record(tx, by, "break", name, why)
     return held

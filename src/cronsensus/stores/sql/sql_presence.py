@@ -68,9 +68,9 @@ class PresenceStore(SqlStore):
     def _note_sign(self, session: str, *, shown: bool) -> bool:
         """Write down whether the server that is written to shows the sign of this session; return what was written."""
         with self._write_transaction(queued=True) as tx:
-            seen = shown and session in (self._list_present(tx, [session]) or ())
-            tx.send("note_sign", session=session, space=tx.namespace, shown=int(seen))
-            return seen
+            is_shown = shown and session in (self._list_present(tx, [session]) or ())
+            tx.send("note_sign", session=session, space=tx.namespace, shown=int(is_shown))
+            return is_shown
 
     @repeated
     def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
@@ -78,21 +78,21 @@ class PresenceStore(SqlStore):
         with self._glance_transaction() as tx:
             view = looking.read_view(tx, limit, partition, ahead)
             own = {self._own_session}
-            holding = frozenset(one.id for one in view.holders if one.expires_in > _NO_TIME) - own
-            every = holding.union(view.sessions) - own
+            holding = frozenset(session.id for session in view.holders if session.expires_in > _NO_TIME) - own
+            others = holding.union(view.sessions) - own
             observations = tx.connection.info.setdefault("observations", Observations())
-            if not observations.worth_asking(holding, every):
+            if not observations.worth_asking(holding, others):
                 return view
             asked_at = tx.dialect.monotonic()
-            asked = sorted(every) or [self._own_session or ""]
-            noted, newest = tx.send("signs", sessions=asked, space=tx.namespace), tx.send("newest_session")
-            present = self._list_present(tx, asked)
+            session_ids = sorted(others) or [self._own_session or ""]
+            records, newest = tx.send("signs", sessions=session_ids, space=tx.namespace), tx.send("newest_session")
+            present = self._list_present(tx, session_ids)
             if present is None:
                 observations.blind = True
                 return view
             missing = {
                 row.id: SignRecord(row.number, None if row.shown is None else row.shown == 1)
-                for row in noted.rows
+                for row in records.rows
                 if row.id not in present and row.ended_at is None
             }
             age = view.age + tx.dialect.monotonic() - asked_at
@@ -101,11 +101,14 @@ class PresenceStore(SqlStore):
     @repeated
     def _signs(self, sessions: Collection[str]) -> dict[str, bool]:
         with self._glance_transaction() as tx:
-            asked = sorted(set(sessions))
-            noted, present = tx.send("signs", sessions=asked, space=tx.namespace), self._list_present(tx, asked)
+            session_ids = sorted(set(sessions))
+            records, present = (
+                tx.send("signs", sessions=session_ids, space=tx.namespace),
+                self._list_present(tx, session_ids),
+            )
             if present is None:
                 return {}
-            return {row.id: row.id in present for row in noted.rows if row.id in present or row.shown == 1}
+            return {row.id: row.id in present for row in records.rows if row.id in present or row.shown == 1}
 
     def _on_idle(self, do: Callable[[Connection], Answer]) -> Answer | None:
         """Use the idle connection that was used last; a failure costs nothing."""

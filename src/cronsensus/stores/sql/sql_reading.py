@@ -31,29 +31,29 @@ def find_occurrence(tx: Transaction, number: int) -> Occurrence | None:
 def occurrence_rows(
     tx: Transaction, where: OccurrenceFilter, after: int | None, limit: int, *, newest_first: bool
 ) -> Sequence[AnyRow]:
-    """Return a page of occurrences by id, as they stand there."""
-    asked, also = _filter_values(where)
+    """Return a page of rows of occurrences, by id."""
+    filter_values, also = _filter_values(where)
     name, beginning = ("newest_occurrences", _NEWEST) if newest_first else ("oldest_occurrences", 0)
     first = beginning if after is None else after
-    return tx.send_last(name, also=also, space=tx.namespace, after=first, size=limit, **asked)
+    return tx.send_last(name, also=also, space=tx.namespace, after=first, size=limit, **filter_values)
 
 
 def ended_badly(tx: Transaction, since: datetime, after: int, limit: int) -> list[Occurrence]:
-    """Return what failed, or was missed or cancelled, since a moment, by time."""
+    """Return occurrences that failed, or were missed or cancelled, since a moment, by time."""
     rows = tx.send_last("ended_badly", space=tx.namespace, since=to_micros(since), after=after, size=limit)
     return tx.unreadable.keep_readable(rows, read_occurrence, lambda row: f"run {row.id}")
 
 
 def list_decided(tx: Transaction, after: int, limit: int) -> list[LedgerRange]:
     """Return verdict ranges of all jobs, by id."""
-    asked: dict[str, Any] = {} if after < 0 else {"after": after, "size": limit}
-    rows = tx.send_last("last_decided" if after < 0 else "decided", space=tx.namespace, **asked)
+    page_values: dict[str, Any] = {} if after < 0 else {"after": after, "size": limit}
+    rows = tx.send_last("last_verdict" if after < 0 else "decided", space=tx.namespace, **page_values)
     return tx.unreadable.keep_readable(rows, lambda row: ledger_range(row.job, row), lambda row: f"verdict {row.id}")
 
 
 def _filter_values(where: OccurrenceFilter) -> tuple[dict[str, Any], set[str]]:
-    """Return the values of a filter, and which pieces of the statement it asks for."""
-    asked = {
+    """Return the values of a filter, and the optional pieces of the statement that it needs."""
+    values = {
         "job": where.job,
         "origin": None if where.origin is None else where.origin.value,
         "key": where.key,
@@ -62,8 +62,8 @@ def _filter_values(where: OccurrenceFilter) -> tuple[dict[str, Any], set[str]]:
         "since": micros(where.scheduled_from),
         "until": micros(where.scheduled_until),
     }
-    asked = {name: value for name, value in asked.items() if value is not None}
-    also = {*asked, *(state.value for state in where.states)}
+    values = {name: value for name, value in values.items() if value is not None}
+    also = {*values, *(state.value for state in where.states)}
     if where.states:
         also.add("states")
     if where.parent is not None:
@@ -72,7 +72,7 @@ def _filter_values(where: OccurrenceFilter) -> tuple[dict[str, Any], set[str]]:
         also.add("along_failed")  # without a condition, on MySQL, it has every state
     elif where.job is not None and where.key is None and not also.isdisjoint({"since", "until"}):
         also.add("along_nominal")
-    return asked, also
+    return values, also
 
 
 def read_occurrence(row: AnyRow) -> Occurrence:
@@ -122,11 +122,11 @@ def _job_of(row: AnyRow) -> str:
 
 def list_runs(tx: Transaction, numbers: Sequence[int]) -> list[RunView]:
     """Return the attempts of occurrences, those of each together, oldest first, with the running one last."""
-    asked = tx.send_in("attempted", "ids", filter(is_id, numbers), space=tx.namespace)
-    found = {row.id: row for one in asked for row in one.rows}
+    occurrence_answers = tx.send_in("occurrences_of_attempts", "ids", filter(is_id, numbers), space=tx.namespace)
+    occurrences = {row.id: row for answer in occurrence_answers for row in answer.rows}
 
-    def ended(run: AnyRow) -> RunView:
-        row = found[run.occurrence_id]
+    def read_ended_run(run: AnyRow) -> RunView:
+        row = occurrences[run.occurrence_id]
         return _read_run(
             row,
             run,
@@ -136,10 +136,10 @@ def list_runs(tx: Transaction, numbers: Sequence[int]) -> list[RunView]:
             error=read_error(run.error),
         )
 
-    rows = [row for one in tx.send_in("attempts", "ids", found) for row in one.rows]
-    current = [row for row in found.values() if row.state == "running"]
+    rows = [row for answer in tx.send_in("attempts", "ids", occurrences) for row in answer.rows]
+    current = [row for row in occurrences.values() if row.state == "running"]
     views = [
-        *tx.unreadable.keep_readable(rows, ended, lambda run: f"the attempt of token {run.token}"),
+        *tx.unreadable.keep_readable(rows, read_ended_run, lambda run: f"the attempt of token {run.token}"),
         *tx.unreadable.keep_readable(
             current,
             lambda row: _read_run(row, row, finished_at=None, end=None),
@@ -188,9 +188,9 @@ def list_sessions(tx: Transaction, limit: int, *, ended: bool) -> list[SessionVi
 
 def list_locks(tx: Transaction, name: str | None, limit: int) -> list[LockView]:
     """Return held locks by name, or the held places of one."""
-    named: dict[str, Any] = {} if name is None else {"lock": name}
+    name_value: dict[str, Any] = {} if name is None else {"lock": name}
     clocks: dict[str, Any] = {"boot": tx.epoch, "moment": tx.moment}
-    rows = tx.send_last("locks", also=named, space=tx.namespace, size=limit, **named, **clocks)
+    rows = tx.send_last("locks", also=name_value, space=tx.namespace, size=limit, **name_value, **clocks)
     return tx.unreadable.keep_readable(rows, lambda row: _read_lock(tx, row), lambda row: f"lock {row.name!r}")
 
 
@@ -224,18 +224,18 @@ def read_counts(tx: Transaction, limit: int) -> Counts:
 
 def pending_of(tx: Transaction, names: Sequence[str]) -> dict[str, int]:
     """Return how many occurrences of each job are pending; one count for many jobs."""
-    asked = tx.send_in("job_ids", "names", names, space=tx.namespace)
-    named = {row.id: row.name for one in asked for row in one.rows}
-    counted = tx.send_in("count_pending", "ids", named, space=tx.namespace)
-    return {named[row.job_id]: row.waiting for one in counted for row in one.rows}
+    job_answers = tx.send_in("job_ids", "names", names, space=tx.namespace)
+    names_by_id = {row.id: row.name for answer in job_answers for row in answer.rows}
+    count_answers = tx.send_in("count_pending", "ids", names_by_id, space=tx.namespace)
+    return {names_by_id[row.job_id]: row.waiting for answer in count_answers for row in answer.rows}
 
 
 def list_trail(tx: Transaction, target: str | None, after: int | None, limit: int) -> list[TrailEntry]:
     """Return the audit trail, newest first."""
-    of: dict[str, Any] = {} if target is None else {"target": target}
+    target_value: dict[str, Any] = {} if target is None else {"target": target}
 
     def fetch(before: int, size: int) -> Sequence[AnyRow]:
-        return tx.send("trail", also=of, space=tx.namespace, before=before, size=size, **of).rows
+        return tx.send("trail", also=target_value, space=tx.namespace, before=before, size=size, **target_value).rows
 
     return tx.unreadable.read_page(
         limit,

@@ -66,22 +66,22 @@ def reads(verb: Callable[Concatenate[Transaction, P], Answer]) -> Callable[Conca
     """Make a verb of a function that only reads."""
 
     @repeated
-    def whole(self: SqlHandle, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
+    def run_verb(self: SqlHandle, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
         with self._read_transaction(queued=True) as tx:
             return verb(tx, *args, **kwargs)
 
-    return whole
+    return run_verb
 
 
 def writes(verb: Callable[Concatenate[Transaction, P], Answer]) -> Callable[Concatenate[SqlHandle, P], Answer]:
     """Make a verb of a function that writes, in a transaction that begins with its first statement."""
 
     @repeated
-    def whole(self: SqlHandle, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
+    def run_verb(self: SqlHandle, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
         with self._write_transaction(queued=True) as tx:
             return verb(tx, *args, **kwargs)
 
-    return whole
+    return run_verb
 
 
 class SqlStore(SqlHandle):
@@ -127,8 +127,8 @@ class SqlStore(SqlHandle):
             return self._step_at_once(session, step).done(self._dialect.monotonic)
         except LeaseLost:
             results = replace(step, plans=(), want=None)
-            done = self._step(session, results) if results else Done()
-            return replace(done, carried_out=(False,) * len(step.plans), lost=True)
+            answer = self._step(session, results) if results else Done()
+            return replace(answer, carried_out=(False,) * len(step.plans), lost=True)
         except Exception as error:
             if not is_of_values(error):
                 raise
@@ -141,9 +141,11 @@ class SqlStore(SqlHandle):
         return stepping.joined([self._step(session, part) for part in parts])
 
     @repeated
-    def _step_at_once(self, session: str, step: Step) -> stepping.Taken:
-        says = step.notes or step.ends or step.give_back or step.plans
-        with self._write_transaction(queued=True, begin=None if says else self._dialect.begin_claim) as tx:
+    def _step_at_once(self, session: str, step: Step) -> stepping.WrittenStep:
+        has_more_than_want = step.notes or step.ends or step.give_back or step.plans
+        with self._write_transaction(
+            queued=True, begin=None if has_more_than_want else self._dialect.begin_claim
+        ) as tx:
             return stepping.take_step(tx, session, step)
 
     _acquire = writes(acquiring.acquire_occurrences)
@@ -165,10 +167,10 @@ class SqlStore(SqlHandle):
             # The caller's transaction may read an old snapshot (repeatable read), and lines were written since. By now
             # no other lines of the run are on their way to the store.
             after = finishing.last_line(own, claim.id) if notes else 0
-        dialect = borrowing.Borrowed(self._dialect, reading)
+        dialect = borrowing.BorrowingDialect(self._dialect, reading)
         try:
-            with self._errors_explained(), borrowing.borrow_connection(connection, engine) as theirs:
-                tx = Transaction(theirs, dialect, self.namespace, self._definitions)
+            with self._errors_explained(), borrowing.borrow_connection(connection, engine) as users_connection:
+                tx = Transaction(users_connection, dialect, self.namespace, self._definitions)
                 completing.complete_run(tx, claim, result, notes, after=after)
         except SchemaMismatch as error:
             raise borrowing.elsewhere_error(self._where) from error
@@ -200,27 +202,30 @@ class SqlStore(SqlHandle):
 
     def _enqueue_in(self, connection: Any, items: Sequence[Item]) -> list[Enqueued]:
         """Create occurrences on the caller's connection; nodes are notified by its commit, if at all."""
-        theirs = wrap_connection(connection, "enqueue_in")
-        with self._user_errors_explained(theirs.database):
-            self._prepare_plan(items, is_open=theirs.is_open)
-            notify = self._arrange_notification(theirs)
-            with theirs.ready():
-                return run_plan(self._plans.plan_items(items, notify=notify), theirs.execute)
+        users_connection = wrap_connection(connection, "enqueue_in")
+        with self._user_errors_explained(users_connection.database):
+            self._prepare_plan(items, is_open=users_connection.is_open)
+            notify = self._arrange_notification(users_connection)
+            with users_connection.ready():
+                return run_plan(self._plans.plan_items(items, notify=notify), users_connection.execute)
 
     async def _aenqueue_in(self, connection: Any, items: Sequence[Item]) -> list[Enqueued]:
         """Do what ``_enqueue_in`` does, on an async connection."""
         import asyncio
 
-        theirs = await wrap_async_connection(connection, "enqueue_in")
-        with self._user_errors_explained(theirs.database):
-            await asyncio.to_thread(lambda: self._prepare_plan(items, is_open=theirs.is_open))
-            notify = self._arrange_notification(theirs)
-            return await run_plan_async(self._plans.plan_items(items, notify=notify), theirs.execute)
+        users_connection = await wrap_async_connection(connection, "enqueue_in")
+        with self._user_errors_explained(users_connection.database):
+            await asyncio.to_thread(lambda: self._prepare_plan(items, is_open=users_connection.is_open))
+            notify = self._arrange_notification(users_connection)
+            return await run_plan_async(self._plans.plan_items(items, notify=notify), users_connection.execute)
 
-    def _arrange_notification(self, theirs: UsersConnection | UsersAsyncConnection) -> bool:
+    def _arrange_notification(self, users_connection: UsersConnection | UsersAsyncConnection) -> bool:
         """Have a hook notify nodes after the commit, if wanted or needed; return whether the transaction must do it."""
-        after = self._notifies_after or theirs.is_two_phase
-        return not (after and theirs.call_after_commit(self.notify, self.notify)) and not theirs.is_two_phase
+        after = self._notifies_after or users_connection.is_two_phase
+        return (
+            not (after and users_connection.call_after_commit(self.notify, self.notify))
+            and not users_connection.is_two_phase
+        )
 
     def _prepare_plan(self, items: Sequence[Item], *, is_open: bool) -> None:
         """Read the jobs and the place that a plan needs; ``is_open``: the user's transaction may hold locks already.
@@ -265,16 +270,16 @@ class SqlStore(SqlHandle):
 
         Usually a single session is presumed dead and no other is: then the read of others goes with its end.
         """
-        taken: list[Takeover] = []
+        takeovers: list[Takeover] = []
         presumed = next(iter(presumed_dead), None)
         if presumed is None:
             dead = self._find_dead(presumed_dead)
         else:
-            taken, dead = self._reclaim_one(presumed, presumed_dead, look=True)
+            takeovers, dead = self._reclaim_one(presumed, presumed_dead, look=True)
         for session in dead:
             if session != presumed:
-                taken += self._reclaim_one(session, presumed_dead)[0]
-        return taken
+                takeovers += self._reclaim_one(session, presumed_dead)[0]
+        return takeovers
 
     @repeated
     def _find_dead(self, presumed: Collection[str]) -> list[str]:
@@ -290,17 +295,17 @@ class SqlStore(SqlHandle):
 
         def reclaim(*, careful: bool) -> list[Takeover]:
             with self._write_transaction(queued=True) as tx:
-                found = sessions.find_dead(tx, presumed) if look else None
-                taken = sessions.reclaim_session(
+                dead_sessions = sessions.find_dead(tx, presumed) if look else None
+                takeovers = sessions.reclaim_session(
                     tx,
                     session,
                     presumed=session in presumed,
                     careful=careful,
                     on_blocked=self._blocked_takeovers.report_blocked,
                 )
-                if found is not None:
-                    dead[:] = [row.id for row in found.rows]
-                return taken
+                if dead_sessions is not None:
+                    dead[:] = [row.id for row in dead_sessions.rows]
+                return takeovers
 
         return self._do_carefully(reclaim, f"session {session!r} cannot be ended"), dead
 
@@ -311,7 +316,7 @@ class SqlStore(SqlHandle):
     @repeated
     def _lock(self, name: str, holder: str, *, ttl: timedelta, session: str | None, limit: int) -> LockGrant | None:
         """Take a lock; whether it is held is first read without the write lock."""
-        wanted = sql_locks.Wanted(name=name, holder=holder, ttl=ttl, session=session, limit=limit)
+        wanted = sql_locks.PlaceRequest(name=name, holder=holder, ttl=ttl, session=session, limit=limit)
         with self._glance_transaction() as tx:
             if sql_locks.is_taken(tx, wanted):
                 return None
@@ -346,7 +351,7 @@ class SqlStore(SqlHandle):
                 notification = self._notify_behind(tx)
                 made = operating.enqueue_items(tx, items)
         except Exception as error:
-            if not self._dialect.is_duplicate(error):
+            if not self._dialect.is_duplicate_key_error(error):
                 raise
             raise TryAgain(f"{self._where}: others made the run of a key, again and again; try later") from error
         if notification is None or not notification.answered:
@@ -378,8 +383,8 @@ class SqlStore(SqlHandle):
     def _prune(self, before: datetime | None, limit: int) -> Pruned:
         """Delete old rows; find them without the write lock."""
         with self._read_transaction(queued=True) as tx:
-            old_rows, waiting = pruning.Looking(tx, before, limit), retiring.Overdue(tx)
-            bygone = pruning_jobs.Looking(tx, before).read_bygone()
+            old_rows, waiting = pruning.OldRowsSearch(tx, before, limit), retiring.OverduePending(tx)
+            bygone = pruning_jobs.OldHistorySearch(tx, before).read_bygone()
             prunable, overdue = old_rows.read_over(), bool(waiting)
         deleted = Pruned()
         if not prunable.is_empty or overdue:
@@ -397,7 +402,7 @@ class SqlStore(SqlHandle):
                 pruning.prune_over(tx, prunable)
         return deleted
 
-    def _forget_bygone(self, bygone: pruning_jobs.Bygone, before: datetime | None) -> None:
+    def _forget_bygone(self, bygone: pruning_jobs.OldHistory, before: datetime | None) -> None:
         """Delete what is long over of jobs, each kind in a transaction of its own, because each locks other rows."""
         for _ in range(pruning.MOST_BATCHES):
             if bygone.is_empty:
@@ -417,7 +422,7 @@ class SqlStore(SqlHandle):
             if not bygone.has_more:
                 return
             with self._read_transaction(queued=True) as tx:
-                bygone = pruning_jobs.Looking(tx, before).read_bygone()
+                bygone = pruning_jobs.OldHistorySearch(tx, before).read_bygone()
 
     # --- reads --------------------------------------------------------------------------------------------------------
 
@@ -459,8 +464,8 @@ class SqlStore(SqlHandle):
     def _identity(self) -> Identity | None:
         """Return the random number that was made with the tables, and when it was made."""
         with self._read_transaction(queued=True) as tx:
-            [found] = tx.send_last("which_store")
-        return None if found.id is None else Identity(str(found.id), from_micros(found.since))
+            [row] = tx.send_last("which_store")
+        return None if row.id is None else Identity(str(row.id), from_micros(row.since))
 
     @repeated
     def _note_in_trail(self, act: Loss | Prune, by: str) -> None:

@@ -1,4 +1,4 @@
-"""The verb ``step`` of a node's round: its report, its plans and its want, in three trips at most."""
+"""The verb ``step``: a node's report, the plans that it fires, and its claim of work, in three round trips at most."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class WrittenStep:
     """A step that was carried out; its answer can be made once the transaction is over."""
 
     noted: list[bool]
     ends: finishing.Ends
     returned: list[bool]
     carried_out: list[bool]
-    taken: claiming.Taken | None
+    taken: claiming.StartedClaims | None
 
     def done(self, monotonic: Callable[[], float]) -> Done:
         """Return the answer; ``monotonic``: the dialect's clock, to measure its age."""
@@ -43,7 +43,7 @@ class Taken:
         )
 
 
-def take_step(tx: Transaction, session: str, step: Step) -> Taken:
+def take_step(tx: Transaction, session: str, step: Step) -> WrittenStep:
     """Carry out a step.
 
     The first trip locks: jobs of plans, then runs, each by id. The second writes the results of both, and finds work,
@@ -56,49 +56,62 @@ def take_step(tx: Transaction, session: str, step: Step) -> Taken:
     Raises:
         LeaseLost: the session is not alive, and the step has plans or wants work; nothing was written.
     """
-    locked = {one.id for one in step.notes} | {one.id for one in step.ends} | {one.claim.id for one in step.give_back}
-    of_plans = firing.LockedJobs(tx, (plan.job_id for plan in step.plans))
-    of_runs = finishing.LockedRuns(tx, locked, notes=step.notes)
+    run_ids = (
+        {note.id for note in step.notes}
+        | {end.id for end in step.ends}
+        | {release.claim.id for release in step.give_back}
+    )
+    locked_jobs = firing.LockedJobs(tx, (plan.job_id for plan in step.plans))
+    locked_runs = finishing.LockedRuns(tx, run_ids, notes=step.notes)
     if step.plans:  # a step that only wants work is checked with the claim
         alive = tx.send("session_alive", session=session, space=tx.namespace, boot=tx.epoch, moment=tx.moment)
         if not alive.rows:
             raise not_alive(session)
-    found = of_runs.read_rows()
-    noted = finishing.keep_notes(tx, step.notes, found, of_runs.last_lines())
-    ends = finishing.Ends(tx, step.ends, found)
-    became = _release_claims(tx, step.give_back, {one: row for one, row in found.items() if one not in ends.became})
-    ended = [number for number, (_, state) in ends.became.items() if state is not State.PENDING]
-    ended += [
-        one.claim.id for one, state in zip(step.give_back, became, strict=True) if state not in {None, State.PENDING}
+    rows = locked_runs.read_rows()
+    notes_kept = finishing.keep_notes(tx, step.notes, rows, locked_runs.last_lines())
+    ends = finishing.Ends(tx, step.ends, rows)
+    release_states = _release_claims(
+        tx, step.give_back, {number: row for number, row in rows.items() if number not in ends.became}
+    )
+    closed_ids = [number for number, (_, state) in ends.became.items() if state is not State.PENDING]
+    closed_ids += [
+        release.claim.id
+        for release, state in zip(step.give_back, release_states, strict=True)
+        if state not in {None, State.PENDING}
     ]
-    over = Counter(found[number].job_id for number in ended if found[number].serial)
+    ended_by_job = Counter(rows[number].job_id for number in closed_ids if rows[number].serial)
     ahead = (step.want.ahead if step.want else NO_DELAY) // _MICROSECOND
-    carried_out = firing.carry_out(tx, step.plans, of_plans, ahead, over)
-    taken = None
+    carried_out = firing.carry_out(tx, step.plans, locked_jobs, ahead, ended_by_job)
+    claimed = None
     if step.want is not None:
         want = step.want
         limit = max(want.limit, 0)
-        asked = claiming.ask_for_work(
+        pending_claim = claiming.ask_for_work(
             tx, session, limit, want.functions, want.lease, ahead=ahead, reserve=want.reserve, oldest=want.oldest
         )
-        taken = claiming.claim_entries(tx, asked, holds_jobs=bool(step.plans), part=want.part)
-    return Taken(noted, ends, [state is not None for state in became], carried_out, taken)
+        claimed = claiming.claim_entries(tx, pending_claim, holds_jobs=bool(step.plans), part=want.part)
+    return WrittenStep(notes_kept, ends, [state is not None for state in release_states], carried_out, claimed)
 
 
-def _release_claims(tx: Transaction, back: Sequence[GiveBack], found: Mapping[int, AnyRow]) -> list[State | None]:
+def _release_claims(
+    tx: Transaction, releases: Sequence[GiveBack], locked_rows: Mapping[int, AnyRow]
+) -> list[State | None]:
     """Release claims, and return the new state of each; ``None``: it is not current.
 
-    ``found``: the occurrences, locked.
+    ``locked_rows``: the occurrences, locked.
     """
-    became: list[State | None] = [None] * len(back)
-    cuts: tuple[Cut | None, ...] = (None, *CUT_WORDS)  # unstarted claims first, while ``found`` is still as it was read
+    new_states: list[State | None] = [None] * len(releases)
+    cuts: tuple[Cut | None, ...] = (
+        None,
+        *CUT_WORDS,
+    )  # unstarted claims first, while ``locked_rows`` is still as it was read
     for cut in cuts:
-        places = [place for place, one in enumerate(back) if one.cut == cut]
-        if claims := [back[place].claim for place in places]:
-            states = finishing.release_runs(tx, claims, found) if cut is None else cut_off_claims(tx, claims, cut)
+        places = [place for place, release in enumerate(releases) if release.cut == cut]
+        if claims := [releases[place].claim for place in places]:
+            states = finishing.release_runs(tx, claims, locked_rows) if cut is None else cut_off_claims(tx, claims, cut)
             for place, state in zip(places, states, strict=True):
-                became[place] = state
-    return became
+                new_states[place] = state
+    return new_states
 
 
 # --- when a row of a part cannot be written ---------------------------------------------------------------------------
@@ -113,13 +126,13 @@ def apart(step: Step) -> list[Step]:
         Step(plans=step.plans),
         Step(want=step.want),
     ]
-    if len(kinds := [one for one in of_kinds if one]) > 1:
+    if len(kinds := [part for part in of_kinds if part]) > 1:
         return kinds
     return [
-        *(Step(notes=(one,)) for one in step.notes),
-        *(Step(ends=(one,)) for one in step.ends),
-        *(Step(give_back=(one,)) for one in step.give_back),
-        *(Step(plans=(one,)) for one in step.plans),
+        *(Step(notes=(part,)) for part in step.notes),
+        *(Step(ends=(part,)) for part in step.ends),
+        *(Step(give_back=(part,)) for part in step.give_back),
+        *(Step(plans=(part,)) for part in step.plans),
         *([step] if step.want else []),
     ]
 
@@ -127,12 +140,12 @@ def apart(step: Step) -> list[Step]:
 def joined(parts: Sequence[Done]) -> Done:
     """Return the answer to a step, joined from those to its parts."""
     return Done(
-        noted=tuple(chain.from_iterable(one.noted for one in parts)),
-        settled=tuple(chain.from_iterable(one.settled for one in parts)),
-        returned=tuple(chain.from_iterable(one.returned for one in parts)),
-        carried_out=tuple(chain.from_iterable(one.carried_out for one in parts)),
-        claims=tuple(chain.from_iterable(one.claims for one in parts)),
-        lost=any(one.lost for one in parts),
+        noted=tuple(chain.from_iterable(part.noted for part in parts)),
+        settled=tuple(chain.from_iterable(part.settled for part in parts)),
+        returned=tuple(chain.from_iterable(part.returned for part in parts)),
+        carried_out=tuple(chain.from_iterable(part.carried_out for part in parts)),
+        claims=tuple(chain.from_iterable(part.claims for part in parts)),
+        lost=any(part.lost for part in parts),
         age=parts[-1].age,  # the want comes last
     )
 
@@ -141,7 +154,7 @@ def refused(step: Step) -> Done:
     """Return the answer to a step of which nothing could be written."""
     return Done(
         noted=(False,) * len(step.notes),
-        settled=tuple(Settled(one.id, one.token, accepted=False, state=None) for one in step.ends),
+        settled=tuple(Settled(end.id, end.token, accepted=False, state=None) for end in step.ends),
         returned=(False,) * len(step.give_back),
         carried_out=(False,) * len(step.plans),
     )
@@ -151,9 +164,9 @@ def name_of(step: Step) -> str:
     """Return a description, for the log, of a step with a single part that failed."""
     return next(
         chain(
-            (f"what run {one.id} says cannot be kept" for one in step.notes),
-            (f"the end of run {one.id} cannot be recorded" for one in step.ends),
-            (f"run {one.claim.id} cannot be given back" for one in step.give_back),
-            (f"job {one.job!r} cannot be fired" for one in step.plans),
+            (f"what run {part.id} says cannot be kept" for part in step.notes),
+            (f"the end of run {part.id} cannot be recorded" for part in step.ends),
+            (f"run {part.claim.id} cannot be given back" for part in step.give_back),
+            (f"job {part.job!r} cannot be fired" for part in step.plans),
         )
     )

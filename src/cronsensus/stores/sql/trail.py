@@ -13,7 +13,7 @@ Entry = tuple[int, str, str, str, str, str]
 
 
 def record(tx: Transaction, by: str, action: str, target: str, why: str, **details: Any) -> None:
-    """Write one entry, in the same transaction as what it tells of."""
+    """Write one entry, in the same transaction as the act that it records."""
     record_all(tx, [entry(tx, by, action, target, why, **details)])
 
 

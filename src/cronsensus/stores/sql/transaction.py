@@ -116,10 +116,10 @@ class Transaction:
         self._came(Reading(rows[0].asked, rows[0].asked, self.epoch, asked_at))
         return rows
 
-    def send_in(self, name: str, listed: str, values: Iterable[Any], **more: Any) -> list[Pending]:
+    def send_in(self, name: str, list_name: str, values: Iterable[Any], **values_of_all: Any) -> list[Pending]:
         """Send a query with ``IN :listed``, in pieces that the database accepts."""
         all_pieces = pieces(list(values), self.dialect.most_parameters)
-        return [self.send(name, **cast("Any", {listed: list(piece)}), **more) for piece in all_pieces]
+        return [self.send(name, **cast("Any", {list_name: list(piece)}), **values_of_all) for piece in all_pieces]
 
     def send_rows(
         self, name: str, rows: Sequence[tuple[Any, ...]], *, one_each: bool = False, **values: Any
@@ -157,7 +157,7 @@ class Transaction:
 
     def _add(self, pending: Pending) -> None:
         self._queue.append(pending)
-        if not self.dialect.sends_later:
+        if not self.dialect.queues_statements:
             self.flush()
 
     def flush(self) -> None:
@@ -179,8 +179,10 @@ class Transaction:
         try:
             reading = self.dialect.send_statements(self.connection, queue, begin=begin, commit=commit)
         except Exception as error:
-            rested = bool(begin) and not commit and self.connection.was_good and self.dialect.is_cut(error)
-            self.was_cut = rested or self.dialect.is_unsent(error)
+            was_stale = (
+                bool(begin) and not commit and self.connection.was_good and self.dialect.is_connection_error(error)
+            )
+            self.was_cut = was_stale or self.dialect.is_error_before_commit(error)
             raise
         if begin:
             self.connection.was_good = True
@@ -264,9 +266,12 @@ class Transaction:
 
     def catch_up(self) -> None:
         """Move the reading to the present: more than a moment has passed since the clocks were read."""
-        then, passed = self.reading, self.passed
+        reading, elapsed = self.reading, self.passed
         self._reading = replace(
-            then, now=then.now + passed, lease=then.lease + passed, asked_at=then.asked_at + passed / 1_000_000
+            reading,
+            now=reading.now + elapsed,
+            lease=reading.lease + elapsed,
+            asked_at=reading.asked_at + elapsed / 1_000_000,
         )
 
     @property
@@ -284,19 +289,19 @@ def pieces(values: Sequence[Value], size: int) -> Iterator[Sequence[Value]]:
         yield values[start : start + size]
 
 
-def batches(rows: Sequence[tuple[Any, ...]], most: int, characters: int) -> Iterator[Sequence[tuple[Any, ...]]]:
+def batches(rows: Sequence[tuple[Any, ...]], max_rows: int, max_characters: int) -> Iterator[Sequence[tuple[Any, ...]]]:
     """Cut rows into pieces of at most ``most``, and of about ``characters`` characters of text."""
-    if len(rows) <= 1 or (len(rows) <= most and sum(map(_length, zip(*rows, strict=True))) <= characters):
+    if len(rows) <= 1 or (len(rows) <= max_rows and sum(map(_length, zip(*rows, strict=True))) <= max_characters):
         if rows:
             yield rows
         return
     start = length = 0
     for place, row in enumerate(rows):
-        more = _length(row)
-        if place > start and (place - start >= most or length + more > characters):
+        row_length = _length(row)
+        if place > start and (place - start >= max_rows or length + row_length > max_characters):
             yield rows[start:place]
             start, length = place, 0
-        length += more
+        length += row_length
     yield rows[start:]
 
 

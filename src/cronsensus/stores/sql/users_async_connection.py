@@ -1,4 +1,4 @@
-"""A connection of a user's that has to be awaited: psycopg's, or SQLAlchemy's of any driver."""
+"""Wrap an async connection of the user's: psycopg's, or SQLAlchemy's with any driver."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ T = TypeVar("T")
 
 
 async def run_plan_async(plan: Plan[T], execute: Callable[[Statement], Awaitable[Answer]]) -> T:
-    """Carry a plan out on a connection that is awaited; what the plan itself reads is read on a thread."""
+    """Carry out a plan on an async connection; the plan's own reads run on a thread."""
     import asyncio
 
-    found = await asyncio.to_thread(next_of, plan, None)
-    while isinstance(found, Statement):
+    step = await asyncio.to_thread(next_of, plan, None)
+    while isinstance(step, Statement):
         try:
-            answer: Answer | Exception = await execute(found)
+            answer: Answer | Exception = await execute(step)
         except Exception as error:  # noqa: BLE001 - as above
             answer = error
-        found = await asyncio.to_thread(next_of, plan, answer)
-    return found.value
+        step = await asyncio.to_thread(next_of, plan, answer)
+    return step.value
 
 
 class UsersAsyncConnection(ABC):
@@ -53,7 +53,7 @@ class UsersAsyncConnection(ABC):
         return False
 
     def call_after_commit(self, call: Callable[[], object], who: object) -> bool:  # noqa: ARG002 - drivers have no hook
-        """Have something called, once for ``who``, when the transaction is committed; ``False``: there is no hook."""
+        """Call ``call`` once for ``who`` when the transaction is committed; ``False``: there is no hook."""
         return False
 
     @abstractmethod
@@ -61,26 +61,28 @@ class UsersAsyncConnection(ABC):
         """Run a statement."""
 
 
-async def wrap_async_connection(given: Any, verb: str) -> UsersAsyncConnection:
-    """Return what runs statements on a connection of a user's that needs to be awaited.
+async def wrap_async_connection(connection: Any, verb: str) -> UsersAsyncConnection:
+    """Wrap a user's async connection.
 
     Raises:
         UnsupportedTransaction: it is something else, or commits each statement by itself.
     """
     aio, psycopg = sys.modules.get("sqlalchemy.ext.asyncio"), sys.modules.get("psycopg")
-    if psycopg is not None and isinstance(given, psycopg.AsyncConnection):
-        return _AsyncPsycopg(given, verb)
-    if aio is not None and isinstance(given, aio.async_scoped_session):
-        given = given()
-    if aio is not None and isinstance(given, (aio.AsyncSession, aio.AsyncConnection)):
-        return _AsyncSqlalchemy(given, await given.run_sync(lambda one: wrap_connection(one, verb)))
-    if not hasattr(given, "__aenter__"):
-        raise UnsupportedTransaction(
-            f"a{verb}() awaits the connection, and this is {type(given).__module__}.{type(given).__qualname__}; call "
-            f"{verb}() on it, without await"
+    if psycopg is not None and isinstance(connection, psycopg.AsyncConnection):
+        return _AsyncPsycopg(connection, verb)
+    if aio is not None and isinstance(connection, aio.async_scoped_session):
+        connection = connection()
+    if aio is not None and isinstance(connection, (aio.AsyncSession, aio.AsyncConnection)):
+        return _AsyncSqlalchemy(
+            connection, await connection.run_sync(lambda sync_connection: wrap_connection(sync_connection, verb))
         )
-    wrap_connection(given, verb)  # it says what cannot be used
-    raise UnsupportedTransaction(f"a{verb}() cannot use {type(given).__qualname__}")
+    if not hasattr(connection, "__aenter__"):
+        raise UnsupportedTransaction(
+            f"a{verb}() awaits the connection, and this is {type(connection).__module__}."
+            f"{type(connection).__qualname__}; call {verb}() on it, without await"
+        )
+    wrap_connection(connection, verb)  # it says what cannot be used
+    raise UnsupportedTransaction(f"a{verb}() cannot use {type(connection).__qualname__}")
 
 
 class _AsyncPsycopg(UsersAsyncConnection):
@@ -105,27 +107,27 @@ class _AsyncPsycopg(UsersAsyncConnection):
 
 
 class _AsyncSqlalchemy(UsersAsyncConnection):
-    def __init__(self, given: Any, found: UsersConnection) -> None:
-        self._given, self._found, self.database = given, found, found.database
+    def __init__(self, connection: Any, sync_connection: UsersConnection) -> None:
+        self._connection, self._sync_connection, self.database = connection, sync_connection, sync_connection.database
 
     @property
     def is_open(self) -> bool:
-        return self._found.is_open
+        return self._sync_connection.is_open
 
     @property
     def is_two_phase(self) -> bool:
-        return self._found.is_two_phase
+        return self._sync_connection.is_two_phase
 
     def call_after_commit(self, call: Callable[[], object], who: object) -> bool:
         import asyncio
 
         loop = asyncio.get_running_loop()
-        return self._found.call_after_commit(lambda: loop.run_in_executor(None, call), who)
+        return self._sync_connection.call_after_commit(lambda: loop.run_in_executor(None, call), who)
 
     async def execute(self, statement: Statement) -> Answer:
-        answer: Answer = await self._given.run_sync(lambda _: self._execute(statement))
+        answer: Answer = await self._connection.run_sync(lambda _: self._execute(statement))
         return answer
 
     def _execute(self, statement: Statement) -> Answer:
-        with self._found.ready():
-            return self._found.execute(statement)
+        with self._sync_connection.ready():
+            return self._sync_connection.execute(statement)

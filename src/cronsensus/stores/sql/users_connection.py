@@ -1,4 +1,4 @@
-"""A connection on which the user has a transaction open: which kind it is, and how a statement runs on it.
+"""Wrap a connection on which the user has a transaction open, so that statements of the store can run on it.
 
 Nothing here begins a transaction without need, and nothing commits, rolls back or closes. No driver is imported: the
 user's may be another than the store's.
@@ -103,12 +103,12 @@ def texts_of(statement: Statement, *, takes_names: bool) -> Iterator[tuple[str, 
     if statement.rows is None:
         yield _spread_lists(query.text, values, takes_names=takes_names)
     elif query.row:  # all in one
-        between = " UNION ALL " if query.row.startswith("SELECT") else ", "
-        marked = []
+        separator = " UNION ALL " if query.row.startswith("SELECT") else ", "
+        row_texts = []
         for place, row in enumerate(statement.rows):
-            marked.append(VALUE.sub(lambda at, place=place: f":{at[1]}_{place}", query.row))  # type: ignore[misc]
+            row_texts.append(VALUE.sub(lambda match, place=place: f":{match[1]}_{place}", query.row))  # type: ignore[misc]
             values |= {f"{name}_{place}": value for name, value in zip(query.rows, row, strict=True)}
-        yield _for_driver(query.text.replace(ROWS, between.join(marked)), takes_names=takes_names), values
+        yield _for_driver(query.text.replace(ROWS, separator.join(row_texts)), takes_names=takes_names), values
     else:
         text = _for_driver(query.text, takes_names=takes_names)
         for row in statement.rows:
@@ -117,10 +117,10 @@ def texts_of(statement: Statement, *, takes_names: bool) -> Iterator[tuple[str, 
 
 def _spread_lists(text: str, values: dict[str, Any], *, takes_names: bool) -> tuple[str, Mapping[str, Any]]:
     for name in _lists_in(text):
-        listed = values.pop(name)
-        names = [f"{name}_{place}" for place in range(len(listed))]
-        values |= dict(zip(names, listed, strict=True))
-        text = re.sub(rf"\bIN :{name}\b", f"IN ({', '.join(f':{one}' for one in names)})", text)
+        values_of_list = values.pop(name)
+        names = [f"{name}_{place}" for place in range(len(values_of_list))]
+        values |= dict(zip(names, values_of_list, strict=True))
+        text = re.sub(rf"\bIN :{name}\b", f"IN ({', '.join(f':{place_name}' for place_name in names)})", text)
     return _for_driver(text, takes_names=takes_names), values
 
 
@@ -145,14 +145,14 @@ Plan = Generator[Statement, Answer, T]
 
 def run_plan(plan: Plan[T], execute: Callable[[Statement], Answer]) -> T:
     """Carry out a plan."""
-    found = next_of(plan, None)
-    while isinstance(found, Statement):
+    step = next_of(plan, None)
+    while isinstance(step, Statement):
         try:
-            answer: Answer | Exception = execute(found)
+            answer: Answer | Exception = execute(step)
         except Exception as error:  # noqa: BLE001 - the plan handles some, and lets the others through
             answer = error
-        found = next_of(plan, answer)
-    return found.value
+        step = next_of(plan, answer)
+    return step.value
 
 
 class End(NamedTuple, Generic[T]):
@@ -175,21 +175,25 @@ def next_of(plan: Plan[T], answer: Answer | Exception | None) -> Statement | End
 # connections---------------------------------------------------------------------------------------------
 
 
-def wrap_connection(given: Any, verb: str) -> UsersConnection:
+def wrap_connection(connection_or_session: Any, verb: str) -> UsersConnection:
     """Wrap a user's sync connection.
 
     Args:
-        given: SQLAlchemy's ``Connection`` or ``Session``, or a driver's connection.
+        connection_or_session: SQLAlchemy's ``Connection`` or ``Session``, or a driver's connection.
         verb: the name of the called method, for errors.
 
     Raises:
         UnsupportedTransaction: it is something else, or commits each statement by itself.
     """
-    found = through_sqlalchemy(given, f"await job.a{verb}(session, …)") or _through_django(given) or wrap_driver(given)
-    if found is None:
-        raise UnsupportedTransaction(_unusable_error(given, verb))
-    require_transaction(verb, commits_each=found.commits_each())
-    return found
+    connection = (
+        through_sqlalchemy(connection_or_session, f"await job.a{verb}(session, …)")
+        or _through_django(connection_or_session)
+        or wrap_driver(connection_or_session)
+    )
+    if connection is None:
+        raise UnsupportedTransaction(_unusable_error(connection_or_session, verb))
+    require_transaction(verb, commits_each=connection.commits_each())
+    return connection
 
 
 def require_transaction(verb: str, *, commits_each: bool) -> None:
@@ -205,11 +209,11 @@ def require_transaction(verb: str, *, commits_each: bool) -> None:
         )
 
 
-def through_sqlalchemy(given: Any, awaits: str) -> OfSqlalchemy | None:
+def through_sqlalchemy(connection_or_session: Any, awaits: str) -> OfSqlalchemy | None:
     """Wrap SQLAlchemy's own objects; they can be recognised only if the caller has imported SQLAlchemy.
 
     Args:
-        given: what may be one.
+        connection_or_session: what may be one.
         awaits: what to write in its place where it has to be awaited.
 
     Raises:
@@ -217,36 +221,44 @@ def through_sqlalchemy(given: Any, awaits: str) -> OfSqlalchemy | None:
     """
     alchemy, orm = sys.modules.get("sqlalchemy"), sys.modules.get("sqlalchemy.orm")
     aio = sys.modules.get("sqlalchemy.ext.asyncio")
-    if aio is not None and isinstance(given, (aio.AsyncSession, aio.AsyncConnection, aio.async_scoped_session)):
-        raise UnsupportedTransaction(f"{type(given).__name__} has to be awaited; write: {awaits}")
+    if aio is not None and isinstance(
+        connection_or_session, (aio.AsyncSession, aio.AsyncConnection, aio.async_scoped_session)
+    ):
+        raise UnsupportedTransaction(f"{type(connection_or_session).__name__} has to be awaited; write: {awaits}")
     session = None
-    if orm is not None and isinstance(given, (orm.Session, orm.scoped_session)):
-        session = given() if isinstance(given, orm.scoped_session) else given
+    if orm is not None and isinstance(connection_or_session, (orm.Session, orm.scoped_session)):
+        session = (
+            connection_or_session() if isinstance(connection_or_session, orm.scoped_session) else connection_or_session
+        )
         try:
-            given = session.connection()
+            connection_or_session = session.connection()
         except alchemy.exc.UnboundExecutionError as error:  # type: ignore[union-attr]
             raise UnsupportedTransaction(
                 f"this session has several databases, and which of them is meant cannot be known ({error}); give "
                 f"session.connection(bind_arguments={{'bind': engine}})"
             ) from error
-    if alchemy is not None and isinstance(given, alchemy.Connection):
-        return OfSqlalchemy(given, alchemy, session)
+    if alchemy is not None and isinstance(connection_or_session, alchemy.Connection):
+        return OfSqlalchemy(connection_or_session, alchemy, session)
     return None
 
 
-def _through_django(given: Any) -> UsersConnection | None:
+def _through_django(connection_or_session: Any) -> UsersConnection | None:
     base, utils = sys.modules.get("django.db.backends.base.base"), sys.modules.get("django.utils.connection")
-    if utils is not None and type(given) is utils.ConnectionProxy:  # django.db.connection
-        given = given._connections[given._alias]  # noqa: SLF001 - a proxy of all attributes, without a class
-    return _OfDjango(given) if base is not None and isinstance(given, base.BaseDatabaseWrapper) else None
+    if utils is not None and type(connection_or_session) is utils.ConnectionProxy:  # django.db.connection
+        connection_or_session = connection_or_session._connections[connection_or_session._alias]  # noqa: SLF001 - a proxy of all attributes, without a class
+    return (
+        _OfDjango(connection_or_session)
+        if base is not None and isinstance(connection_or_session, base.BaseDatabaseWrapper)
+        else None
+    )
 
 
-def _unusable_error(given: Any, verb: str) -> str:
-    kind = f"{type(given).__module__}.{type(given).__qualname__}"
+def _unusable_error(connection_or_session: Any, verb: str) -> str:
+    kind = f"{type(connection_or_session).__module__}.{type(connection_or_session).__qualname__}"
     package = kind.partition(".")[0]
     if package == "psycopg" and "Async" in kind:
         return f"{kind} has to be awaited; write: await job.a{verb}(connection, …)"
-    if "pool" in kind.lower() or kind.endswith(".Engine") or isinstance(given, str):
+    if "pool" in kind.lower() or kind.endswith(".Engine") or isinstance(connection_or_session, str):
         return (
             f"{verb}() takes the connection that your transaction is on, and this is {kind}; write: "
             f"with engine.begin() as connection: job.{verb}(connection, …)"
@@ -261,11 +273,17 @@ def _unusable_error(given: Any, verb: str) -> str:
 _ASYNC_ONLY = {"asyncpg", "aiosqlite", "aiomysql", "asyncmy"}
 
 
-def wrap_driver(given: Any) -> OfDriver | None:
+def wrap_driver(connection_or_session: Any) -> OfDriver | None:
     """Wrap a driver's connection; ``None``: the driver is not known here."""
-    packages = [kind.__module__.partition(".")[0] for kind in type(given).__mro__]
+    packages = [kind.__module__.partition(".")[0] for kind in type(connection_or_session).__mro__]
     kind = next((_OF_PACKAGE[package] for package in packages if package in _OF_PACKAGE), None)
-    return None if kind is None or not hasattr(given, "cursor") or "Async" in type(given).__name__ else kind(given)
+    return (
+        None
+        if kind is None
+        or not hasattr(connection_or_session, "cursor")
+        or "Async" in type(connection_or_session).__name__
+        else kind(connection_or_session)
+    )
 
 
 # --- what differs between drivers -------------------------------------------------------------------------------------
@@ -304,8 +322,8 @@ class _Psycopg(OfDriver):
     database = "postgresql"
 
     def read_rows(self, cursor: Any) -> list[tuple[Any, ...]]:
-        found: list[tuple[Any, ...]] = cursor.fetchall()  # each gives rows; within pipeline() it is not known before
-        return found
+        rows: list[tuple[Any, ...]] = cursor.fetchall()  # each gives rows; within pipeline() it is not known before
+        return rows
 
     def open_cursor(self) -> Any:
         return self.raw.cursor(row_factory=sys.modules["psycopg.rows"].tuple_row)
@@ -372,14 +390,14 @@ class _Sqlite(OfDriver):
     @contextmanager
     def ready(self) -> Iterator[None]:
         raw = self.raw
-        if begun := not raw.in_transaction:
+        if has_begun := not raw.in_transaction:
             # Python would begin only before the first write, when the earlier reads could be outdated.
             raw.execute("BEGIN IMMEDIATE")
         texts, raw.text_factory = raw.text_factory, str
         try:
             yield
         except BaseException:
-            if begun:  # nothing of the user's is in it, and it holds the write lock of a file
+            if has_begun:  # nothing of the user's is in it, and it holds the write lock of a file
                 raw.rollback()
             raise
         finally:
@@ -414,14 +432,14 @@ class OfSqlalchemy(UsersConnection):
         if (calls := session.info.get(_CALLED_AFTER)) is None:
             calls = session.info[_CALLED_AFTER] = {}
 
-            def ended(_: Any, transaction: Any) -> None:
+            def run_calls(_: Any, transaction: Any) -> None:
                 if transaction.parent is None:  # no savepoint
                     waiting: list[Callable[[], object]] = list(calls.values())
                     calls.clear()
-                    for one in waiting:
-                        one()
+                    for waiting_call in waiting:
+                        waiting_call()
 
-            event.listen(session, "after_transaction_end", ended)
+            event.listen(session, "after_transaction_end", run_calls)
         calls[who] = call
         return True
 
@@ -467,12 +485,12 @@ class OfSqlalchemy(UsersConnection):
     def execute_text(self, text: str, values: Mapping[str, Any]) -> Answer:
         """Run the text of a statement."""
         if self.takes_names:
-            found = self.connection.execute(self._alchemy.text(text), dict(values))
+            result = self.connection.execute(self._alchemy.text(text), dict(values))
         else:
-            found = self.connection.exec_driver_sql(text, dict(values))
-        if found.returns_rows:
-            return Answer([tuple(row) for row in found.all()])
-        return Answer((), getattr(found, "lastrowid", None))
+            result = self.connection.exec_driver_sql(text, dict(values))
+        if result.returns_rows:
+            return Answer([tuple(row) for row in result.all()])
+        return Answer((), getattr(result, "lastrowid", None))
 
 
 class _OfDjango(UsersConnection):

@@ -6,7 +6,7 @@
 -- ARGV[1] are the arguments, packed.
 -- ARGV[2] is empty, or a time in microseconds in place of the server's (tests).
 -- ARGV[3] is empty, or the time before which the clock cannot be unless it was set back; then nothing is done.
--- ARGV[4] is empty, or the trail's entry about that, packed; it is written with the script's own writes.
+-- ARGV[4] is empty, or an entry for the trail that the clock was set back, packed; it is written with the script's writes.
 --
 -- Scripts are atomic but not rolled back: each checks everything before its first write. An error with one of our codes
 -- (LEASELOST, AGAIN, …) is a refusal, and nothing was written.
@@ -35,7 +35,7 @@
 local META = KEYS[1]
 local SPACE = string.sub(META, 1, -5)
 local SCHEMA = '5'
-local LAST = 9007199254740991 -- see LATEST_MICROS in instants.py
+local LATEST_TIME = 9007199254740991 -- see LATEST_MICROS in instants.py
 local call = redis.call
 
 local schema, last_token, identity, sessions_opened, newest_session, last_occurrence =
@@ -46,8 +46,8 @@ end
 
 local args = cmsgpack.unpack(ARGV[1])
 
--- Lua's own number format (%.14g) would lose the microseconds.
-local function whole(number)
+-- Return a number without fraction as text. Lua's own number format (%.14g) would lose the microseconds.
+local function integer_text(number)
   return string.format('%.0f', number)
 end
 
@@ -60,24 +60,26 @@ local function read_clock()
 end
 
 local now = read_clock()
-local NOW = whole(now)
+local NOW = integer_text(now) -- as keys and values have it
 if ARGV[3] ~= '' and now < tonumber(ARGV[3]) then
   return redis.error_reply('SETBACK ' .. NOW)
 end
 
-local function later(wait)
+-- Return the instant so many microseconds from now.
+local function now_plus(wait)
   wait = tonumber(wait) or 0
   if wait ~= wait then -- "nan" is a number to Lua
     wait = 0
   end
-  return whole(math.min(now + wait, LAST))
+  return integer_text(math.min(now + wait, LATEST_TIME))
 end
 
--- Numbers of a kind are unique; the text has a fixed length, so that it sorts like the number.
+-- Return the next number of a kind. Its text has a fixed length, so that texts sort like the numbers.
 local function next_number(kind, form)
   return string.format(form, call('HINCRBY', META, kind, 1))
 end
 
+-- Read fields of a hash into a table by name; a field that is missing is false.
 local function read(key, ...)
   local names, row = { ... }, {}
   local values = redis.pcall('HMGET', key, ...)
@@ -87,72 +89,74 @@ local function read(key, ...)
   return row
 end
 
--- Process a single job, occurrence, session or lock; nil if its stored values are damaged (an edit by hand, a broken
--- disk). Everything else goes on.
-local OF_VALUES = {
+-- Call a function that handles a single job, occurrence, session or lock. Returns nil if the stored values of that one are
+-- damaged (an edit by hand, a broken disk), so that the script goes on with the others.
+local DAMAGED_VALUE_ERRORS = {
   'WRONGTYPE', 'attempt to', 'bad argument', 'Expected', 'not an integer', 'not a valid float', 'not a float', 'not a number',
   'command arguments must be',
 }
 
-local function try(act, ...)
-  local fine, found = pcall(act, ...)
-  if fine then
+local function try(action, ...)
+  local ok, found = pcall(action, ...)
+  if ok then
     return found or nil
   end
-  local said = type(found) == 'table' and found.err or tostring(found)
-  for _, words in ipairs(OF_VALUES) do
-    if string.find(said, words, 1, true) then
+  local reply = type(found) == 'table' and found.err or tostring(found)
+  for _, error_text in ipairs(DAMAGED_VALUE_ERRORS) do
+    if string.find(reply, error_text, 1, true) then
       return nil
     end
   end
   error(found, 0) -- an error of the server: no memory, no master
 end
 
--- A score as a whole number that is an instant.
+-- Return a score of an index as the text of an instant.
 local function at_score(score)
-  return whole(math.max(-LAST, math.min(tonumber(score), LAST)))
+  return integer_text(math.max(-LATEST_TIME, math.min(tonumber(score), LATEST_TIME)))
 end
 
 local function job_key(job)
   return SPACE .. 'job:' .. job
 end
 
-local function of_job(job, what)
-  return SPACE .. 'job:' .. job .. ':' .. what
+-- Return the key of a list or an index that belongs to a job, such as job:J:eras.
+local function job_part_key(job, part)
+  return SPACE .. 'job:' .. job .. ':' .. part
 end
 
--- A server without free memory lets a script go on writing after an allowed write. Scripts that free memory, renew a
--- session or record an end begin with one.
-local function even_if_full()
+-- A server without free memory accepts all writes of a script after a DEL, which it always accepts. Scripts that free memory,
+-- renew a session or record an end begin with this.
+local function allow_writes_when_full()
   call('DEL', SPACE .. 'never')
 end
 
 -- Whether the server has no free memory, so that it would refuse a script's first write. RPUSHX adds only to an existing
 -- list, and this one never exists. To be called before the first write.
 local function is_full()
-  local said = redis.pcall('RPUSHX', SPACE .. 'never', '')
-  return type(said) == 'table' and said.err and string.find(said.err, 'OOM', 1, true)
+  local reply = redis.pcall('RPUSHX', SPACE .. 'never', '')
+  return type(reply) == 'table' and reply.err and string.find(reply.err, 'OOM', 1, true)
 end
 
--- Make writes that a full server must accept, too, without an extra command on others: the refusal comes before anything
--- is written, and then `act` is repeated. Changes that it had gathered are sent twice in one command, without effect.
-local function write_even_if_full(act)
-  local fine, said = pcall(act)
-  if fine then
+-- Make writes that must succeed on a full server, too. Others pay no extra command for that: a full server refuses the
+-- first write, so nothing was written, and `action` is repeated. Changes that it had gathered are then sent twice in one
+-- command, without effect.
+local function write_even_if_full(action)
+  local ok, reply = pcall(action)
+  if ok then
     return
   end
-  if not string.find(type(said) == 'table' and said.err or tostring(said), 'OOM', 1, true) then
-    error(said, 0)
+  if not string.find(type(reply) == 'table' and reply.err or tostring(reply), 'OOM', 1, true) then
+    error(reply, 0)
   end
-  even_if_full()
-  act()
+  allow_writes_when_full()
+  action()
 end
 
 local function refuse(word)
   return redis.error_reply(word)
 end
 
--- Record an act in the audit trail, with its operator, target and reason. Details are JSON text.
+-- Write an entry of the audit trail: what an operator did, to which target, and why. Details are JSON text.
 local function record(by, action, target, why, details)
   local id = next_number('trail', '%014.0f')
   call('ZADD', SPACE .. 'trail', id, cjson.encode({ id, NOW, by, action, target, why, details }))

@@ -3,41 +3,41 @@
 -- function of the job if the session declared it}.
 -- needs: occurrences jobs
 
--- Whether everything that the plan rests on is as it was when the plan was made, and its time comes by `til`. Two nodes that
--- fire the same plan run one after the other, and the second finds another watermark.
-local function still_holds(plan, til)
-  local job, name, revision, seen, active_seen, watermark, _, not_before = unpack(plan, 1, 8)
+-- Return the row of the plan's job if nothing has changed since the plan was made, and the plan is due by `due_by`; else
+-- false. Of two nodes that fire the same plan, the second finds another watermark.
+local function read_if_unchanged(plan, due_by)
+  local job, name, revision, seen_watermark, active_seen, watermark, _, not_before = unpack(plan, 1, 8)
   local row = read(
     job_key(job),
     'name', 'revision', 'watermark', 'overlap', 'paused_at', 'retired_at', 'priority', 'payload', 'keep', 'digest',
     'last_since', 'concurrency', 'function', 'spec'
   )
   local definition = plan[12]
-  local holds = row.name == name and row.revision == revision and row.watermark == seen
+  local is_unchanged = row.name == name and row.revision == revision and row.watermark == seen_watermark
     and (definition == '' or definition == definition_of(row))
     and not row.paused_at and not row.retired_at
-    and active(job, row.overlap) == active_seen
-    and tonumber(watermark) >= tonumber(seen)
-    and (not not_before or tonumber(not_before) <= til)
+    and count_active(job, row.overlap) == active_seen
+    and tonumber(watermark) >= tonumber(seen_watermark)
+    and (not not_before or tonumber(not_before) <= due_by)
     and tonumber(row.keep) and tonumber(row.priority) and row.payload
-  return holds and row
+  return is_unchanged and row
 end
 
-local function fire_one(plan, til)
-  local row = still_holds(plan, til)
+local function fire_one(plan, due_by)
+  local row = read_if_unchanged(plan, due_by)
   if not row then
     return false
   end
   local job, _, _, _, _, watermark, next_due, _, cancel_previous, planned, verdicts = unpack(plan, 1, 11)
   if cancel_previous then
-    for _, id in ipairs(call('ZRANGE', of_job(job, 'serial'), 0, -1)) do
+    for _, id in ipairs(call('ZRANGE', job_part_key(job, 'serial'), 0, -1)) do
       ask_to_cancel(id, occurrence(id), 'cancel_previous')
     end
   end
-  for _, one in ipairs(planned) do
-    local nominal, key, due, expires, parked = unpack(one, 1, 5)
+  for _, occurrence_plan in ipairs(planned) do
+    local nominal, key, due, expires, parked = unpack(occurrence_plan, 1, 5)
     -- It may have been acquired by name, or backfilled, before its time.
-    if call('HEXISTS', of_job(job, 'keys'), key) == 0 then
+    if call('HEXISTS', job_part_key(job, 'keys'), key) == 0 then
       create(job, {
         key = key, origin = 'schedule', nominal = nominal, due = due, expires = expires,
         priority = row.priority, payload = row.payload, keep = row.keep, parked = parked,
@@ -51,14 +51,14 @@ local function fire_one(plan, til)
   return true
 end
 
-local function fire(plans, til)
-  local won, fired = {}, {}
+local function fire(plans, due_by)
+  local won, fired_jobs = {}, {}
   for index, plan in ipairs(plans) do
-    if fired[plan[1]] then
+    if fired_jobs[plan[1]] then
       send()
     end
-    won[index] = try(fire_one, plan, til) or false
-    fired[plan[1]] = won[index]
+    won[index] = try(fire_one, plan, due_by) or false
+    fired_jobs[plan[1]] = won[index]
   end
   send()
   return won

@@ -1,8 +1,8 @@
 -- The functions that a session can run are sent once, not with each claim: there may be ten thousand.
 -- needs: sessions
 
--- Store them under their digest; false if the session's are others and none were sent.
-local function knows(session, digest, names)
+-- Whether the store has the functions of a session, by their digest. If not, they are written if `names` are given.
+local function has_functions(session, digest, names)
   local key = SPACE .. 'functions:' .. session
   if holder_of(session).functions == digest then
     return true

@@ -4,19 +4,19 @@
 local MOST_ENTRIES = 500
 
 -- Delete a retired job if it has no other rows; return whether it was deleted.
-local function forget_job(job)
+local function prune_retired_job(job)
   local key = job_key(job)
   local row = read(key, 'name', 'retired_at', 'waiting_until')
   local retired_at = tonumber(row.retired_at)
   if not retired_at or retired_at >= now - REMEMBERED or row.waiting_until or not row.name then
     return false
   end
-  if call('EXISTS', of_job(job, 'keys'), of_job(job, 'ids'), of_job(job, 'ranges')) > 0 then
+  if call('EXISTS', job_part_key(job, 'keys'), job_part_key(job, 'ids'), job_part_key(job, 'ranges')) > 0 then
     return false
   end
   local parts = { 'eras', 'pauses', 'ranges', 'lasts', 'keys', 'ids', 'nominal', 'serial', 'running', 'busy' }
   for index, part in ipairs(parts) do
-    parts[index] = of_job(job, part)
+    parts[index] = job_part_key(job, part)
   end
   call('DEL', key, unpack(parts))
   call('HDEL', SPACE .. 'names', row.name)
@@ -27,7 +27,7 @@ local function forget_job(job)
 end
 
 -- Delete the eras and pauses of a living job that ended before a time, without undecided times.
-local function forget_history(job, bound)
+local function prune_history(job, bound)
   local key = job_key(job)
   local row = read(key, 'watermark', 'next_due', 'retired_at', 'horizon')
   local watermark, next_due = tonumber(row.watermark), tonumber(row.next_due)
@@ -37,7 +37,7 @@ local function forget_history(job, bound)
   local function owes_nothing_until(time)
     return time <= watermark or not next_due or time < next_due
   end
-  local eras = call('LRANGE', of_job(job, 'eras'), 0, -1)
+  local eras = call('LRANGE', job_part_key(job, 'eras'), 0, -1)
   local first, since = 1, nil
   for index = 2, #eras do
     local begins = era_since(eras[index])
@@ -48,24 +48,24 @@ local function forget_history(job, bound)
   if since then
     -- Planning begins with the first era at the watermark: nothing lies between.
     local horizon = tonumber(row.horizon)
-    call('HSET', key, 'watermark', whole(math.max(watermark, since)),
-      'horizon', whole(horizon and math.max(horizon, since) or since), 'eras', '[' .. table.concat(eras, ',', first) .. ']')
-    call('LTRIM', of_job(job, 'eras'), first - 1, -1)
+    call('HSET', key, 'watermark', integer_text(math.max(watermark, since)),
+      'horizon', integer_text(horizon and math.max(horizon, since) or since), 'eras', '[' .. table.concat(eras, ',', first) .. ']')
+    call('LTRIM', job_part_key(job, 'eras'), first - 1, -1)
   end
-  local pauses, over = call('LRANGE', of_job(job, 'pauses'), 0, -1), 0
+  local pauses, ended_count = call('LRANGE', job_part_key(job, 'pauses'), 0, -1), 0
   for index, pause in ipairs(pauses) do
-    local stop = tonumber(string.match(pause, ' (%-?%d+)$'))
-    if stop and stop < bound and owes_nothing_until(stop) then
-      over = index
+    local pause_end = tonumber(string.match(pause, ' (%-?%d+)$'))
+    if pause_end and pause_end < bound and owes_nothing_until(pause_end) then
+      ended_count = index
     else
       break
     end
   end
-  call('LTRIM', of_job(job, 'pauses'), over, -1)
+  call('LTRIM', job_part_key(job, 'pauses'), ended_count, -1)
 end
 
 -- The trail is kept for a year. Returns whether there may be more that is older.
-local function forget_trail()
+local function prune_trail()
   local TRAIL = SPACE .. 'trail'
   local entries = call('ZRANGE', TRAIL, 0, MOST_ENTRIES - 1)
   for _, text in ipairs(entries) do
@@ -80,7 +80,7 @@ local function forget_trail()
 end
 
 -- A release that was replaced a year ago is deleted, unless it has a live session.
-local function forget_releases()
+local function prune_releases()
   local all, replaced = call('HGETALL', RELEASES), nil
   for index = 2, #all, 2 do
     local place = tonumber(all[index]) or 0
@@ -88,19 +88,19 @@ local function forget_releases()
       replaced = place
     end
   end
-  local old, found = {}, false
+  local old_releases, has_old = {}, false
   for index = 1, #all, 2 do
     if replaced and (tonumber(all[index + 1]) or 0) < replaced then
-      old[all[index]], found = true, true
+      old_releases[all[index]], has_old = true, true
     end
   end
-  if not found then
+  if not has_old then
     return
   end
   for _, session in ipairs(call('ZRANGE', OPEN, 0, -1)) do
-    old[call('HGET', session_key(session), 'release') or ''] = nil
+    old_releases[call('HGET', session_key(session), 'release') or ''] = nil
   end
-  for release in pairs(old) do
+  for release in pairs(old_releases) do
     call('HDEL', RELEASES, release)
   end
 end

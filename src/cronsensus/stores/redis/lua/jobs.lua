@@ -1,7 +1,7 @@
 -- The row of a job: its due time, its verdict ranges, whether it is retired.
 
 -- Return a job's number; or nothing, and the refusal, if the job does not exist or is retired.
-local function living(name)
+local function find_live_job(name)
   local job = call('HGET', SPACE .. 'names', name)
   if not job then
     return nil, 'UNKNOWNJOB ' .. name
@@ -13,8 +13,8 @@ local function living(name)
 end
 
 -- As `living`, but refuse also a job that only runs in other programs.
-local function living_here(name)
-  local job, refusal = living(name)
+local function find_job_run_here(name)
+  local job, refusal = find_live_job(name)
   if job and call('HEXISTS', job_key(job), 'elsewhere') == 1 then
     return nil, 'ELSEWHERE ' .. name
   end
@@ -45,10 +45,10 @@ end
 -- Write a verdict range. Ranges of one job follow one another, so their ids sort as their times do.
 local function add_range(job, last, text, keep)
   local id = next_number('range', '%014.0f')
-  call('ZADD', of_job(job, 'ranges'), id, id .. ' ' .. NOW .. ' ' .. text)
-  call('ZADD', of_job(job, 'lasts'), last, id)
+  call('ZADD', job_part_key(job, 'ranges'), id, id .. ' ' .. NOW .. ' ' .. text)
+  call('ZADD', job_part_key(job, 'lasts'), last, id)
   call('ZADD', SPACE .. 'decided', id, id .. ' ' .. job)
-  call('ZADD', SPACE .. 'prunable', 'LT', whole(math.min(tonumber(last) + keep, LAST)), job)
+  call('ZADD', SPACE .. 'prunable', 'LT', integer_text(math.min(tonumber(last) + keep, LATEST_TIME)), job)
 end
 
 -- The text that identifies a definition and its beginning. A store that lost data may give a revision's number again,
@@ -64,10 +64,10 @@ local function state_row(job)
     'name', 'spec', 'revision', 'watermark', 'eras', 'overlap', 'pause_end', 'paused_at', 'retired_at', 'digest',
     'last_since', 'next_due'
   )
-  local active = row.overlap == 'allow' and 0 or call('ZCARD', of_job(job, 'serial'))
+  local active = row.overlap == 'allow' and 0 or call('ZCARD', job_part_key(job, 'serial'))
   local pauses = {}
   if row.pause_end and tonumber(row.pause_end) > tonumber(row.watermark) then
-    pauses = call('LRANGE', of_job(job, 'pauses'), 0, -1)
+    pauses = call('LRANGE', job_part_key(job, 'pauses'), 0, -1)
   end
   return { job, row.spec, row.revision, row.watermark, row.eras, active, pauses, definition_of(row), row.next_due }
 end

@@ -5,7 +5,7 @@ local function lock_key(name, place)
   return SPACE .. 'lock:' .. place .. ':' .. name
 end
 
--- A place as the indexes have it: sorts by name, then by place. A name holds no NUL.
+-- Return a place as the indexes have it: it sorts by name, then by place. No name contains a NUL.
 local function place_of(name, place)
   return name .. '\0' .. string.format('%06.0f', place)
 end
@@ -15,19 +15,19 @@ local function name_and_place(text)
   return name, tonumber(place)
 end
 
--- Whether a place is not overdue, and its session (if it has one) alive.
+-- Whether a place is held: its lease has not run out, and its session, if it has one, is alive.
 local function is_held(row)
-  return row['until'] and now < tonumber(row['until']) and (not row.session or alive(row.session))
+  return row['until'] and now < tonumber(row['until']) and (not row.session or is_session_alive(row.session))
 end
 
 local function free_lock(name, place, session)
-  local at = place_of(name, place)
+  local entry = place_of(name, place)
   call('DEL', lock_key(name, place))
-  call('ZREM', SPACE .. 'locks', at)
+  call('ZREM', SPACE .. 'locks', entry)
   if session then
-    call('SREM', SPACE .. 'locks:' .. session, at)
+    call('SREM', SPACE .. 'locks:' .. session, entry)
   else
-    call('ZREM', SPACE .. 'leases', at)
+    call('ZREM', SPACE .. 'leases', entry)
   end
 end
 

@@ -40,11 +40,11 @@ local function leave_items(id, row, state)
   end
 end
 
--- Compute the start of a reserved attempt that has been running for so many microseconds; return whether it was reserved.
-local function begin_reserved(row, ran)
+-- If a run is reserved, set when it started: `ran` microseconds ago. Returns whether it is reserved.
+local function start_reserved(row, ran)
   local reserved = row.state == 'running' and row.reserved
   if reserved then
-    row.started = whole(math.max(tonumber(row.started), now - (tonumber(ran) or 0)))
+    row.started = integer_text(math.max(tonumber(row.started), now - (tonumber(ran) or 0)))
   end
   return reserved
 end
@@ -109,49 +109,49 @@ end
 local function enter_running(id, row)
   gather('ZADD', RUNNING, id, id)
   gather('ZADD', holds_key(row.session), id, id)
-  gather('HSET', of_job(row.job, 'running'), id, row.session)
+  gather('HSET', job_part_key(row.job, 'running'), id, row.session)
   if SERIAL[row.origin] then
-    gather('SADD', of_job(row.job, 'busy'), id)
+    gather('SADD', job_part_key(row.job, 'busy'), id)
   end
   enter_items(id, row, 'running')
 end
 
 local function leave_running(id, row)
   gather('ZREM', RUNNING, id)
-  gather('HDEL', of_job(row.job, 'running'), id)
+  gather('HDEL', job_part_key(row.job, 'running'), id)
   if SERIAL[row.origin] then
-    gather('SREM', of_job(row.job, 'busy'), id)
+    gather('SREM', job_part_key(row.job, 'busy'), id)
   end
   leave_items(id, row, 'running')
   local holds = holds_key(row.session)
   gather('ZREM', holds, id)
-  afterwards(holds, function()
+  after_send(holds, function()
     if call('EXISTS', holds) == 0 then
       call('ZREM', SPACE .. 'holding', row.session)
     end
   end)
 end
 
-local kept, prunable = {}, {}
+local scheduled_jobs, prune_times = {}, {}
 
--- Have a job pruned once its present rows were kept for long enough.
-local function look_for_pruning_after(keep, job)
-  if not kept[job] then
-    kept[job] = true
-    prunable[#prunable + 1] = later(keep)
-    prunable[#prunable + 1] = job
+-- Schedule the pruning of a job for when its present rows have been kept long enough.
+local function schedule_pruning_after(keep, job)
+  if not scheduled_jobs[job] then
+    scheduled_jobs[job] = true
+    prune_times[#prune_times + 1] = now_plus(keep)
+    prune_times[#prune_times + 1] = job
   end
-  afterwards('prunable', function()
-    for start = 1, #prunable, MOST_WORDS do
-      call('ZADD', SPACE .. 'prunable', 'LT', unpack(prunable, start, math.min(start + MOST_WORDS - 1, #prunable)))
+  after_send('prunable', function()
+    for start = 1, #prune_times, MOST_WORDS do
+      call('ZADD', SPACE .. 'prunable', 'LT', unpack(prune_times, start, math.min(start + MOST_WORDS - 1, #prune_times)))
     end
-    kept, prunable = {}, {}
+    scheduled_jobs, prune_times = {}, {}
   end)
 end
 
--- Make a new occurrence. `row` has key, origin, due, priority, payload and for how long its job keeps it, and may have
--- nominal, expires, retry_of, fingerprint, parent, parked, level. It is pending, or it runs from the start: then the row has
--- attempt, token, session, node, started, too. With an id of its own it is made only if its key is free; nil: it is not.
+-- Create an occurrence. `row` has key, origin, due, priority, payload and keep (of its job), and may have nominal, expires,
+-- retry_of, fingerprint, parent, parked, level. It is pending; or running, if the row has attempt, token, session, node and
+-- started. If the row has an id, the occurrence is created only if its key is free; else this returns nil.
 local function create(job, row)
   local id = row.id or next_number('occurrence', NUMBER)
   row.job = job
@@ -170,28 +170,28 @@ local function create(job, row)
   end
   call('HSET', occurrence_key(id), unpack(values))
   local write = row.id and redis.pcall or call
-  local named = write(row.id and 'HSETNX' or 'HSET', of_job(job, 'keys'), row.key, id)
-  if row.id and named ~= 1 then
+  local key_reply = write(row.id and 'HSETNX' or 'HSET', job_part_key(job, 'keys'), row.key, id)
+  if row.id and key_reply ~= 1 then
     call('DEL', occurrence_key(id))
-    if named ~= 0 then
-      error(named.err, 0)
+    if key_reply ~= 0 then
+      error(key_reply.err, 0)
     end
     return nil
   end
   gather('ZADD', IDS, id, id)
-  gather('ZADD', of_job(job, 'ids'), id, id)
+  gather('ZADD', job_part_key(job, 'ids'), id, id)
   if row.nominal then
-    gather('ZADD', of_job(job, 'nominal'), row.nominal, id)
+    gather('ZADD', job_part_key(job, 'nominal'), row.nominal, id)
   end
   if SERIAL[row.origin] then
-    gather('ZADD', of_job(job, 'serial'), 0, id)
+    gather('ZADD', job_part_key(job, 'serial'), 0, id)
   end
   if row.session then
     enter_running(id, row)
   else
     enter_pending(id, row)
   end
-  look_for_pruning_after(row.keep, job)
+  schedule_pruning_after(row.keep, job)
   return id
 end
 
@@ -203,15 +203,15 @@ local function record_run(id, row, finish, reason, problem)
   }))
 end
 
--- When an unfinished occurrence is due again: when it was due before. That is later than now if it was claimed ahead of
--- its time; but never more than a second later, even if the clock was set back.
+-- Return when an unfinished occurrence is due again: when it was due before. If it was claimed ahead of its time, that is
+-- later than now; but at most by a second, even if the clock was set back.
 local function due_again(row)
-  local latest = now + 1000000
-  return tonumber(row.due) < latest and row.due or whole(latest)
+  local latest_due = now + 1000000
+  return tonumber(row.due) < latest_due and row.due or integer_text(latest_due)
 end
 
 -- Make a running occurrence pending again. `changes` are further fields and values, alternately.
-local function put_back(id, row, due, changes)
+local function requeue(id, row, due, changes)
   leave_running(id, row)
   row.state, row.due = 'pending', due
   call('HDEL', occurrence_key(id), 'session', 'node', 'progress', 'started', 'reserved')
@@ -239,12 +239,12 @@ local function close(id, row, state, changes)
     gather('ZADD', SPACE .. 'unwell', NOW, id)
   end
   if SERIAL[row.origin] then
-    gather('ZREM', of_job(row.job, 'serial'), id)
+    gather('ZREM', job_part_key(row.job, 'serial'), id)
   end
   return true
 end
 
--- Make a parked occurrence due at a time; a batch is then claimed first. `changes` are further fields and
+-- Wake a parked occurrence: make it due at a time. A batch moves to the first class of its priority. `changes` are further fields and
 -- values, alternately.
 local function wake(id, row, due, changes)
   row.due = due
@@ -272,13 +272,13 @@ local function ask_to_cancel(id, row, reason)
   return row.state
 end
 
--- How many occurrences subject to the overlap policy are pending or running.
-local function active(job, overlap)
-  return overlap == 'allow' and 0 or call('ZCARD', of_job(job, 'serial'))
+-- Count the pending and running occurrences that are subject to the overlap policy.
+local function count_active(job, overlap)
+  return overlap == 'allow' and 0 or call('ZCARD', job_part_key(job, 'serial'))
 end
 
--- Give the verdict missed(late) to occurrences that never started and are past their expiry, up to a bound.
-local function expire()
+-- Close occurrences that never started and are past their expiry, with the verdict missed(late); at most a thousand.
+local function close_late()
   for _, id in ipairs(call('ZRANGEBYSCORE', EXPIRING, '-inf', '(' .. NOW, 'LIMIT', 0, 1000)) do
     local row = occurrence(id)
     if row.state ~= 'pending' or not try(close, id, row, 'missed', { 'reason', 'late' }) then

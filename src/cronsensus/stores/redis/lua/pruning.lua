@@ -12,8 +12,8 @@ local function oldest_history(job, keep, pruned)
   if row.retired_at then
     return tonumber(row.retired_at) + REMEMBERED
   end
-  local second = call('LRANGE', of_job(job, 'eras'), 1, 1)[1]
-  local pause = call('LRANGE', of_job(job, 'pauses'), 0, 0)[1]
+  local second = call('LRANGE', job_part_key(job, 'eras'), 1, 1)[1]
+  local pause = call('LRANGE', job_part_key(job, 'pauses'), 0, 0)[1]
   local first = second and try(era_since, second)
   local stop = pause and tonumber(string.match(pause, ' (%-?%d+)$'))
   local over = first and stop and math.min(first, stop) or first or stop
@@ -25,19 +25,19 @@ local function oldest_history(job, keep, pruned)
   return pruned and due < now and now + 3600000000 or due
 end
 
-local function look_for_pruning(job, keep, pruned, not_before)
+local function schedule_pruning(job, keep, pruned, not_before)
   keep = tonumber(keep) or 0
-  local id = call('ZRANGE', of_job(job, 'ids'), 0, 0)[1]
+  local id = call('ZRANGE', job_part_key(job, 'ids'), 0, 0)[1]
   local oldest = id and call('HGET', SPACE .. 'occurrence:' .. id, 'created')
-  local last = call('ZRANGE', of_job(job, 'lasts'), 0, 0, 'WITHSCORES')[2]
+  local last = call('ZRANGE', job_part_key(job, 'lasts'), 0, 0, 'WITHSCORES')[2]
   local first = try(oldest_history, job, keep, pruned)
   if oldest or last then
-    local one, other = tonumber(oldest) or now, tonumber(last) or now
-    local ended = math.max(math.min(one, other) + keep, not_before or -LAST)
+    local created, first_range_end = tonumber(oldest) or now, tonumber(last) or now
+    local ended = math.max(math.min(created, first_range_end) + keep, not_before or -LATEST_TIME)
     first = math.min(first or ended, ended)
   end
   if first then
-    call('ZADD', SPACE .. 'prunable', whole(math.min(first, LAST)), job)
+    call('ZADD', SPACE .. 'prunable', integer_text(math.min(first, LATEST_TIME)), job)
   else
     call('ZREM', SPACE .. 'prunable', job)
   end

@@ -3,14 +3,15 @@
 
 local RELEASES = SPACE .. 'releases'
 
--- A field in the form in which Python can send it back to be compared. A value that is no plain text would change on the
--- way, so it is `true`.
-local function plain(value)
+-- Return a field so that Python can send it back to be compared. Text that is not plain ASCII would change on the way, so it
+-- becomes `true`.
+local function comparable_text(value)
   return value and (string.match(value, '[^ -~]') and true or value)
 end
 
--- The value is a time, and later than that of every other release, even if the clock was set back.
-local function know_release(release)
+-- Add a release if it is unknown. Its value is the time, or more: later than that of every other release, even if the clock
+-- was set back.
+local function record_release(release)
   if call('HEXISTS', RELEASES, release) == 1 then
     return
   end
@@ -18,7 +19,7 @@ local function know_release(release)
   for _, other in ipairs(call('HVALS', RELEASES)) do
     place = math.max(place, (tonumber(other) or 0) + 1)
   end
-  call('HSET', RELEASES, release, whole(place))
+  call('HSET', RELEASES, release, integer_text(place))
 end
 
 -- Whether a session of a release that became known later is alive, and whether one of any other release is.

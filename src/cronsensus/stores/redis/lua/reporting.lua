@@ -1,14 +1,14 @@
--- The report of a node about its runs: notes, ends, released claims. Each is written only if its occurrence is still
--- running under its token, which is compared in the same step; the second of two results finds another token, or the
--- state after the first.
+-- The report of a node about its runs: notes, ends, released claims. Each is written only if its occurrence is still running
+-- under its token. So the second of two ends finds another token, or the state that the first one wrote.
 -- needs: ending
 
-local function keep_note(id, token, progress, lines, session, ran)
+-- Record the progress and the log lines of a run; false: it is not current.
+local function record_note(id, token, progress, lines, session, ran)
   local row = read(occurrence_key(id), 'state', 'token', 'session', 'attempt', 'started', 'reserved')
   if not is_current(row, token, session) then
     return false
   end
-  if ran and begin_reserved(row, ran) then
+  if ran and start_reserved(row, ran) then
     call('HSET', occurrence_key(id), 'started', row.started)
     call('HDEL', occurrence_key(id), 'reserved')
   end
@@ -26,15 +26,16 @@ local ANSWERS = {
   snoozed = 'pending',
 }
 
--- Answer for a run that is not current: if this token ended it, repeat the first answer; else the end is not accepted.
+-- Answer a report about a run that is not current: if it was ended under this token, repeat the first answer; else the end is
+-- not accepted.
 local function answer_again(id, row, token, session, unrecorded)
   if unrecorded and row.token == token and row.state == 'pending' then
     return { true, 'pending' }
   end
   if row.token == token and row.state ~= 'running' and (not session or session == row.session) then
-    local became = ANSWERS[call('HGET', occurrence_key(id), 'end')]
-    if became then
-      return { true, became }
+    local outcome = ANSWERS[call('HGET', occurrence_key(id), 'end')]
+    if outcome then
+      return { true, outcome }
     end
   end
   for _, text in ipairs(call('LRANGE', SPACE .. 'attempts:' .. id, 0, -1)) do
@@ -46,67 +47,68 @@ local function answer_again(id, row, token, session, unrecorded)
   return { false, row.state }
 end
 
--- `record` is the end under which the attempt is recorded, or false. The next state is {'final', state, result},
--- {'again', wait, failed, note} or {'parked', on, listed}.
-local function settle(id, token, session, ran, record, reason, problem, follows)
+-- Record the end of an attempt, and the next state of its occurrence: {'final', state, result}, {'again', wait, failed, note}
+-- or {'parked', on, listed}. `recorded_end` is the end under which the attempt is recorded; false: it is not. Returns whether
+-- the end was accepted, and the state after it.
+local function record_end(id, token, session, ran, recorded_end, reason, error_text, next_state)
   local row = occurrence(id)
   if not row.state then
     return { false, false }
   end
   if not is_current(row, token, session) then
-    return answer_again(id, row, token, session, not record)
+    return answer_again(id, row, token, session, not recorded_end)
   end
-  local kind, what, more, note = unpack(follows, 1, 4)
-  if row.cancel and kind ~= 'final' then
-    kind, what, more, reason = 'final', 'cancelled', false, row.cancel -- asked to stop: it does not run again
+  local next_kind, value, extra, note = unpack(next_state, 1, 4)
+  if row.cancel and next_kind ~= 'final' then
+    next_kind, value, extra, reason = 'final', 'cancelled', false, row.cancel -- asked to stop: it does not run again
   end
-  local reserved = begin_reserved(row, ran)
+  local reserved = start_reserved(row, ran)
   local changes = {}
-  local function change(name, value)
+  local function set(name, value)
     if value then
       changes[#changes + 1] = name
       changes[#changes + 1] = value
     end
   end
-  change('reason', reason)
-  change('error', problem)
-  if kind == 'final' then
-    change('started', reserved and row.started)
-    change('result', more)
-    change('end', what)
-    close(id, row, what, changes)
-    return { true, what }
+  set('reason', reason)
+  set('error', error_text)
+  if next_kind == 'final' then
+    set('started', reserved and row.started)
+    set('result', extra)
+    set('end', value)
+    close(id, row, value, changes)
+    return { true, value }
   end
-  if record then
-    record_run(id, row, record, reason, problem)
+  if recorded_end then
+    record_run(id, row, recorded_end, reason, error_text)
   end
   call('HDEL', occurrence_key(id), 'fingerprint')
-  if kind == 'again' and more then
-    change('failures', (row.failures or 0) + 1)
-    put_back(id, row, later(what), changes)
+  if next_kind == 'again' and extra then
+    set('failures', (row.failures or 0) + 1)
+    requeue(id, row, now_plus(value), changes)
     return { true, 'pending' }
   end
-  row.attempt, row.expires = whole(row.attempt - 1), nil
-  change('attempt', row.attempt)
+  row.attempt, row.expires = integer_text(row.attempt - 1), nil
+  set('attempt', row.attempt)
   call('HDEL', occurrence_key(id), 'expires', 'error', 'note')
-  if kind == 'parked' then
+  if next_kind == 'parked' then
     call('HDEL', occurrence_key(id), 'failures', 'crashes')
-    row.parked = what
-    change('parked', what)
-    change('listed', more)
-    put_back(id, row, whole(LAST), changes)
+    row.parked = value
+    set('parked', value)
+    set('listed', extra)
+    requeue(id, row, integer_text(LATEST_TIME), changes)
   else
     if note then
       call('HDEL', occurrence_key(id), 'failures')
-      change('note', note)
+      set('note', note)
     end
-    put_back(id, row, later(what), changes)
+    requeue(id, row, now_plus(value), changes)
   end
   return { true, 'pending' }
 end
 
--- A claim that had started (`why` is given) ends like a takeover; for any other the attempt does not count.
-local function give_back(id, token, session, why, crashed)
+-- Release a claim. If it had started, `why` is given, and it ends like a takeover; else its attempt does not count.
+local function release_claim(id, token, session, why, crashed)
   local row = occurrence(id)
   if not is_current(row, token, session) then
     return false
@@ -116,11 +118,11 @@ local function give_back(id, token, session, why, crashed)
     return true
   end
   record_run(id, row, 'released')
-  row.attempt = whole(row.attempt - 1)
+  row.attempt = integer_text(row.attempt - 1)
   if row.cancel then
     close(id, row, 'cancelled', { 'reason', row.cancel, 'attempt', row.attempt })
   else
-    put_back(id, row, due_again(row), { 'attempt', row.attempt })
+    requeue(id, row, due_again(row), { 'attempt', row.attempt })
   end
   return true
 end

@@ -1,26 +1,26 @@
 -- How many runs of a job its concurrency still allows.
 -- needs: occurrences
 
-local holders = {} -- session → whether it is alive
+local alive_holders = {} -- session → whether it is alive
 
-local function is_alive(holder)
-  if holders[holder] == nil then
-    holders[holder] = alive(holder) or false
+local function is_holder_alive(holder)
+  if alive_holders[holder] == nil then
+    alive_holders[holder] = is_session_alive(holder) or false
   end
-  return holders[holder]
+  return alive_holders[holder]
 end
 
--- How many more of a job may run. Runs that a dead session left behind do not count.
-local function runs_left_of(job, most)
-  if not most then
+-- Return how many more runs of a job may start. Runs of dead sessions do not count against the limit.
+local function runs_left_of(job, concurrency)
+  if not concurrency then
     return math.huge
   end
-  local key, runs_left = of_job(job, 'running'), tonumber(most)
+  local key, runs_left = job_part_key(job, 'running'), tonumber(concurrency)
   if call('HLEN', key) == 0 then
     return runs_left
   end
   for _, holder in ipairs(call('HVALS', key)) do
-    if is_alive(holder) then
+    if is_holder_alive(holder) then
       runs_left = runs_left - 1
     end
   end

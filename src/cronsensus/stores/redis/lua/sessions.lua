@@ -11,7 +11,7 @@ local function holds_key(session)
 end
 
 -- Whether the session was not ended and its lease has not run out.
-local function alive(session)
+local function is_session_alive(session)
   local lease_end = call('ZSCORE', OPEN, session)
   return lease_end and now < tonumber(lease_end)
 end
@@ -26,40 +26,40 @@ end
 
 local FEW = 100
 
-local function without_guests(sessions)
+local function split_guests(sessions)
   if #sessions == 0 then
     return sessions, {}
   end
-  local found, guests = {}, {}
+  local nodes, guests = {}, {}
   for index, is_guest in ipairs(call('SMISMEMBER', GUESTS, unpack(sessions))) do
-    local some = is_guest == 0 and found or guests
-    some[#some + 1] = sessions[index]
+    local group = is_guest == 0 and nodes or guests
+    group[#group + 1] = sessions[index]
   end
-  return found, guests
+  return nodes, guests
 end
 
--- The live nodes, and the live guests (sessions that are no nodes) if there are few sessions. Each node calls this every
--- second, so two commands must be enough, and one if the caller knows the guests: then the second answer is false, and
--- guests are among the first. If there are many sessions, guests are not read.
-local function turning(knows_guests)
+-- Return the live nodes, and the live guests (sessions that are no nodes). Each node calls this every second, so two commands
+-- must be enough. With `knows_guests` one command is: the first answer then includes guests, the second is false. If there
+-- are many sessions, guests are not read, and the second is false, too.
+local function list_live_nodes(knows_guests)
   local few = call('ZRANGEBYSCORE', OPEN, '(' .. NOW, '+inf', 'LIMIT', 0, FEW)
   if #few < FEW and knows_guests then
     return few, false
   elseif #few < FEW then
-    return without_guests(few)
+    return split_guests(few)
   end
-  local found = {}
+  local nodes = {}
   for _, session in ipairs(call('SMEMBERS', TURNING)) do
-    if alive(session) then
-      found[#found + 1] = session
+    if is_session_alive(session) then
+      nodes[#nodes + 1] = session
     end
   end
-  return found, false
+  return nodes, false
 end
 
--- Ensure that the store has an identity, with its beginning: an emptied namespace has none until a session is opened,
--- and then a new one.
-local function have_identity()
+-- Give the store an identity and the time of its creation if it has none. An emptied namespace has none until a session is
+-- opened, and then gets a new one.
+local function ensure_identity()
   if not identity then
     identity = redis.sha1hex(NOW .. ARGV[1])
     call('HSET', META, 'identity', identity, 'born', NOW)
@@ -68,7 +68,7 @@ end
 
 -- Set the lease, also to an earlier moment. Further fields and values are written with it.
 local function set_lease(session, lease, ...)
-  call('ZADD', OPEN, later(lease), session)
+  call('ZADD', OPEN, now_plus(lease), session)
   call('HSET', session_key(session), 'renewed', NOW, ...)
 end
 
@@ -79,7 +79,7 @@ local function session_row(session)
     'spec', 'started', 'renewed', 'draining', 'ended', 'ended_as', 'ended_why'
   )
   local lease_end = call('ZSCORE', OPEN, session)
-  row[8] = lease_end and whole(tonumber(lease_end) - now)
+  row[8] = lease_end and integer_text(tonumber(lease_end) - now)
   row[9] = call('ZCARD', holds_key(session)) + call('SCARD', SPACE .. 'locks:' .. session)
   return row
 end

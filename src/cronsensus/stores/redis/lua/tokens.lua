@@ -5,7 +5,7 @@
 -- Further fields and values are written with it.
 local function next_tokens(count, ...)
   local first = math.max(tonumber(last_token or 0) + 1, now)
-  last_token = whole(first + count - 1)
+  last_token = integer_text(first + count - 1)
   call('HSET', META, 'token', last_token, ...)
   return first
 end

@@ -6,7 +6,7 @@ local function job_row(job)
     'spec', 'revision', 'watermark', 'horizon', 'next_due', 'paused_at', 'paused_by', 'paused_why', 'retired_at',
     'created', 'overlap', 'waiting_until'
   )
-  row[11] = row[11] == 'allow' and 0 or call('ZCARD', of_job(job, 'serial'))
+  row[11] = row[11] == 'allow' and 0 or call('ZCARD', job_part_key(job, 'serial'))
   row[13] = job
   return row
 end

@@ -1,4 +1,4 @@
-"""How a store comes to have today's tables: numbered steps, forward only.
+"""The migrations of a SQL store: numbered steps to the current tables, forward only.
 
 Every store walks through all steps, an empty one from the first; each is a module ``mNNNN_what`` with an
 ``upgrade(connection)``. The first makes today's tables, and a step that adds columns or indexes adds those that a store

@@ -1,4 +1,4 @@
-"""Values as they stand in the text of a statement: PyMySQL prepares nothing, and escapes by its own rules."""
+"""Write values as literals in the text of a statement: PyMySQL has no prepared statements, and its own escapes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _NOTHING = "(SELECT 1 FROM DUAL WHERE FALSE)"
 
 
 def literal_of(driver: BoundedConnection, value: Any) -> str:
-    """Return a value as it stands in the text of a statement."""
+    """Return a value as a literal for the text of a statement."""
     if value is None:
         return "NULL"
     if type(value) is int:
         return str(value)
     if isinstance(value, (list, tuple)):
-        return "(" + ",".join([literal_of(driver, one) for one in value]) + ")" if value else _NOTHING
+        return "(" + ",".join([literal_of(driver, item) for item in value]) + ")" if value else _NOTHING
     return driver.escape(value)

@@ -38,18 +38,18 @@ class MysqlDialect(Dialect):
     """The dialect of MySQL and MariaDB."""
 
     engine_url = "mysql+pymysql://"
-    groups_by_seeking = True
+    seeks_between_groups = True
     most_parameters = 1000
     most_characters = MOST_CHARACTERS
-    sends_later = True
+    queues_statements = True
 
     def __init__(self, url: MysqlUrl, clock: Clock | None) -> None:
         """Make a dialect for a database."""
         self.url = url
         self._clock = clock
         self.server_epoch = _SERVER if clock is None else _INJECTED
-        asks = "" if clock is not None else f"; SELECT {_NOW}"
-        self._read, self._write = _READ + asks, _WRITE + asks
+        read_clock = "" if clock is not None else f"; SELECT {_NOW}"
+        self._read, self._write = _READ + read_clock, _WRITE + read_clock
 
     @property
     def capabilities(self) -> StoreCapabilities:
@@ -77,7 +77,7 @@ class MysqlDialect(Dialect):
         """Begin, and read the clock. The next statement sees what another transaction commits meanwhile."""
         self._begin_transaction(connection, driver_of(connection).hold_rows() + self._write)
 
-    def begin_lent(self, connection: Connection) -> None:
+    def begin_for_user_code(self, connection: Connection) -> None:
         """Begin at the server's own isolation level, on which the code of a job may rely."""
         with driver_of(connection).cursor() as cursor:
             self._send_text(cursor, _WRITE)
@@ -123,29 +123,31 @@ class MysqlDialect(Dialect):
         """
         return reading.lease + round((self.monotonic() - reading.asked_at) * 1_000_000)
 
-    def can_glance(self, connection: Connection) -> bool:  # noqa: ARG002 - true for all
+    def can_read_without_transaction(self, connection: Connection) -> bool:  # noqa: ARG002 - true for all
         """Save the trips of START TRANSACTION and COMMIT."""
         return True
 
-    def is_gone(self, connection: Connection) -> bool:
+    def is_known_broken(self, connection: Connection) -> bool:
         """Whether the connection is known to be cut off."""
         return not driver_of(connection).open
 
-    def is_duplicate(self, error: Exception) -> bool:
+    def is_duplicate_key_error(self, error: Exception) -> bool:
         """Whether a unique key already has a row."""
-        return mysql_errors.is_duplicate(error)
+        return mysql_errors.is_duplicate_key_error(error)
 
-    def is_cut(self, error: Exception) -> bool:
+    def is_connection_error(self, error: Exception) -> bool:
         """Whether the connection is gone."""
-        return mysql_errors.is_cut(error)
+        return mysql_errors.is_connection_error(error)
 
-    def is_closed(self, error: Exception) -> bool:
+    def is_closed_by_server(self, error: Exception) -> bool:
         """Whether the connection was closed from the other side."""
-        return mysql_errors.is_cut(error) and not isinstance(error.__cause__ or error.__context__, TimeoutError)
+        return mysql_errors.is_connection_error(error) and not isinstance(
+            error.__cause__ or error.__context__, TimeoutError
+        )
 
-    def is_unsent(self, error: Exception) -> bool:
+    def is_error_before_commit(self, error: Exception) -> bool:
         """Whether the connection was closed before the packet with the COMMIT was started."""
-        return self.is_closed(error) and getattr(error, BEFORE_COMMIT, False)
+        return self.is_closed_by_server(error) and getattr(error, BEFORE_COMMIT, False)
 
     # --- statements by name -------------------------------------------------------------------------------------------
 
@@ -153,7 +155,7 @@ class MysqlDialect(Dialect):
         """Return a statement by its name."""
         return queries_of("mysql")[name]
 
-    def query_alone(self, name: str) -> Query:
+    def find_single_row_query(self, name: str) -> Query:
         """Return a statement that is run for a single row at a time."""
         return queries_of("mysql", single=True)[name]
 
@@ -170,22 +172,22 @@ class MysqlDialect(Dialect):
         parts: list[Part] = []
         if begin:
             text = self._read if begin == "read" else driver.hold_rows() + self._write
-            parts += [Part(one) for one in packets.statements_in(text)]
-        asks = len(parts) - 1 if begin and self._clock is None else None
+            parts += [Part(statement) for statement in packets.statements_in(text)]
+        clock_index = len(parts) - 1 if begin and self._clock is None else None
         for pending in queue:
             parts += packets.parts_of(driver, pending, together=together)
         if commit:
-            parts += [Part(one) for one in driver.word_of_end("COMMIT")]
+            parts += [Part(statement) for statement in driver.word_of_end("COMMIT")]
         asked_at, now = self.monotonic(), 0
-        sent = list(packets.split_packets(parts, together=together))
-        for number, packet in enumerate(sent, 1):
+        packets_to_send = list(packets.split_packets(parts, together=together))
+        for number, packet in enumerate(packets_to_send, 1):
             try:
                 answers = self._send_packet(driver, packet)
             except MySQLError as error:
-                setattr(error, BEFORE_COMMIT, not commit or number < len(sent))
+                setattr(error, BEFORE_COMMIT, not commit or number < len(packets_to_send))
                 raise
-            if asks is not None:
-                now, asks = answers[asks][0][0], None
+            if clock_index is not None:
+                now, clock_index = answers[clock_index][0][0], None
         if commit:
             driver.note_commit()
         if not begin:
@@ -194,28 +196,28 @@ class MysqlDialect(Dialect):
 
     def _send_packet(self, driver: BoundedConnection, packet: Sequence[Part]) -> list[Sequence[Any]]:
         """Send a packet; set the answer of each statement, and return the rows of all of them."""
-        found: list[Sequence[Any]] = []
+        answers: list[Sequence[Any]] = []
         with driver.cursor() as cursor:
             try:
                 cursor.execute("; ".join([part.text for part in packet]))
                 while True:
-                    found.append(self._answer_part(cursor, packet[len(found)]))
+                    answers.append(self._answer_part(cursor, packet[len(answers)]))
                     if not cursor.nextset():
                         break
             except MySQLError as error:
-                failed = packet[min(len(found), len(packet) - 1)]
+                failed = packet[min(len(answers), len(packet) - 1)]
                 if failed.guards and failed.pending is not None and mysql_errors.code_of(error) == OUT_OF_RANGE:
                     raise wrong_count(failed.pending) from None
-                again = mysql_errors.try_again(error, self.url)
-                if again is None:
+                try_again_error = mysql_errors.try_again(error, self.url)
+                if try_again_error is None:
                     raise
-                raise again from error
-        return found
+                raise try_again_error from error
+        return answers
 
     def _answer_part(self, cursor: Cursor, part: Part) -> Sequence[Any]:
         rows: Sequence[Any] = NONE
         if cursor.description:
-            rows = packets.rows_of(tuple([one[0] for one in cursor.description]), cursor.fetchall())
+            rows = packets.rows_of(tuple([column[0] for column in cursor.description]), cursor.fetchall())
         if part.pending is not None and not part.guards:
             part.pending.receive_answer(rows, cursor.rowcount)
             if not cursor.connection.client_flag & CLIENT.MULTI_STATEMENTS:
@@ -227,10 +229,10 @@ class MysqlDialect(Dialect):
         try:
             cursor.execute(text)
         except MySQLError as error:
-            again = mysql_errors.try_again(error, self.url)
-            if again is None:
+            try_again_error = mysql_errors.try_again(error, self.url)
+            if try_again_error is None:
                 raise
-            raise again from error
+            raise try_again_error from error
 
     # --- errors and settings ------------------------------------------------------------------------------------------
 
@@ -270,11 +272,11 @@ def _describe_galera(driver: BoundedConnection) -> dict[str, Any]:
     """
     if not is_in_galera(driver):
         return {}
-    said = dict(cast("Any", run_text(driver, "SHOW GLOBAL STATUS LIKE 'wsrep_%'")))
+    status = dict(cast("Any", run_text(driver, "SHOW GLOBAL STATUS LIKE 'wsrep_%'")))
     return {
-        "galera_servers": int(said["wsrep_cluster_size"]),
-        "galera_state": said["wsrep_local_state_comment"],
-        "galera_refused": int(said["wsrep_local_cert_failures"]) + int(said["wsrep_local_bf_aborts"]),
+        "galera_servers": int(status["wsrep_cluster_size"]),
+        "galera_state": status["wsrep_local_state_comment"],
+        "galera_refused": int(status["wsrep_local_cert_failures"]) + int(status["wsrep_local_bf_aborts"]),
     }
 
 

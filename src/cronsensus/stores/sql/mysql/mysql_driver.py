@@ -265,16 +265,16 @@ def _connect_driver(url: MysqlUrl, flags: int) -> BoundedConnection:
 def _reach_server(driver: BoundedConnection) -> socket.socket:
     """Connect to the server, with keepalive by the kernel."""
     try:
-        reached = socket.create_connection((driver.host, driver.port), driver.connect_timeout)
+        connected = socket.create_connection((driver.host, driver.port), driver.connect_timeout)
     except OSError as error:
         message = f"Can't connect to MySQL server on '{driver.host}' ({error})"
         raise OperationalError(CR.CR_CONN_HOST_ERROR, message) from error
-    reached.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    reached.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEPALIVE.items():
         with contextlib.suppress(AttributeError, OSError):
-            reached.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    return reached
+            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return connected
 
 
 def _refuse_old(driver: BoundedConnection, url: MysqlUrl) -> None:
@@ -284,8 +284,8 @@ def _refuse_old(driver: BoundedConnection, url: MysqlUrl) -> None:
     """
     [(driver.version,)] = run_text(driver, "SELECT VERSION()")
     driver.is_mariadb = "mariadb" in driver.version.lower()
-    found = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", driver.version)
-    number = tuple(int(part or 0) for part in found.groups()) if found else ()
+    match = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", driver.version)
+    number = tuple(int(part or 0) for part in match.groups()) if match else ()
     oldest = _OLDEST_MARIADB if driver.is_mariadb else _OLDEST_MYSQL
     if number < oldest:
         raise StoreRefused(

@@ -65,12 +65,12 @@ def code_of(error: BaseException) -> int:
     return code if isinstance(code, int) else 0
 
 
-def is_cut(error: BaseException) -> bool:
+def is_connection_error(error: BaseException) -> bool:
     """Whether the connection is gone, so that whatever was not committed is gone with it."""
     return code_of(error) in _CUT or (isinstance(error, InterfaceError) and code_of(error) == 0)
 
 
-def is_duplicate(error: BaseException) -> bool:
+def is_duplicate_key_error(error: BaseException) -> bool:
     """Whether a unique key let another row in."""
     return code_of(error) == ER.DUP_ENTRY
 
@@ -106,7 +106,7 @@ def translate_error(error: BaseException, url: MysqlUrl) -> CronsensusError | No
         return _not_reached(answer, url)
     if code == _PARTED:
         return StoreUnavailable(f"{url.where} is not part of its cluster just now ({answer}); it is tried again")
-    if is_cut(error):
+    if is_connection_error(error):
         return StoreUnavailable(
             f"{url.where}: the connection was lost ({answer or 'it is closed'}); it is tried again. Look: {url.client}"
         )

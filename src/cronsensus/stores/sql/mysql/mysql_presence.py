@@ -69,9 +69,9 @@ def show_sign(driver: BoundedConnection, place: Place, session: str | None) -> b
 
 
 def list_present(tx: Transaction, driver: BoundedConnection, place: Place, sessions: Sequence[str]) -> set[str] | None:
-    """Return those of ``sessions`` of which a lock is held; ``None``: something stands between, or it is a replica."""
-    asked = [(number, *names_of(place, session)) for number, session in enumerate(sessions)]
-    rows = [row for sent in tx.send_rows("held_signs", asked) for row in sent.rows]
+    """Return those of ``sessions`` of which a lock is held; ``None``: there is a proxy, or this is a replica."""
+    names_by_place = [(number, *names_of(place, session)) for number, session in enumerate(sessions)]
+    rows = [row for answer in tx.send_rows("held_signs", names_by_place) for row in answer.rows]
     if any(row.is_replica or not _is_thread(driver, row.thread) for row in rows):
         return None
     return {sessions[row.place] for row in rows if row.holder is not None}
@@ -92,7 +92,7 @@ def _is_one_server(driver: BoundedConnection) -> bool:
 
 
 def _is_thread(driver: BoundedConnection, number: int | None) -> bool:
-    """Whether a thread of the server is the one that greeted; it is another one where something stands between."""
+    """Whether a thread of the server is the one that greeted this connection; behind a proxy it is another one."""
     return number is not None and number & 0xFFFFFFFF == driver.greeted_by & 0xFFFFFFFF
 
 
@@ -168,7 +168,7 @@ class Sign:
             driver.close()
 
     def after_fork_in_child(self) -> None:
-        """In a forked child: let go of the parent's connection without a word to the server, which would hear it."""
+        """In a forked child: close the copy of the parent's connection, without sending anything to the server."""
         driver, self._driver = self._driver, None
         if driver is not None and driver.open:
             detach_inherited(driver.socket_number)

@@ -50,7 +50,7 @@ class MysqlStore(PresenceStore):
         self._url = read_url(url)
         super().__init__(
             namespace=namespace,
-            given=(url, clock),
+            url_and_clock=(url, clock),
             where=self._url.where,
             dialect=MysqlDialect(self._url, clock),
             connect=lambda: open_connection(self._url),
@@ -121,10 +121,10 @@ class MysqlStore(PresenceStore):
             # Names of locks are those of the whole server, at most 64 characters, whatever the database's.
             name = "cronsensus " + hashlib.blake2b(self._url.database.encode(), digest_size=16).hexdigest()
             name = literal_of(driver, name)
-            [(got,)] = run_text(driver, f"SELECT GET_LOCK({name}, {round(_MIGRATING_FOR)})")
-            if got is None:
+            [(lock_answer,)] = run_text(driver, f"SELECT GET_LOCK({name}, {round(_MIGRATING_FOR)})")
+            if lock_answer is None:
                 raise StoreUnavailable(f"{self._where} could not give the lock of migrations; try again")
-            if got != 1:
+            if lock_answer != 1:
                 raise StoreBusy(
                     f"{self._where}: another process has been migrating for {_MIGRATING_FOR:g} s; see which: "
                     f'{self._url.client} -e "SELECT IS_USED_LOCK({name})"'

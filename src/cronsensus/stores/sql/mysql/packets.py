@@ -1,4 +1,4 @@
-"""Statements that cross the network together: several in one packet, split by size."""
+"""Put statements together into packets, so that several cross the network in one trip."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ CLOCK = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 """The server's time in UTC, whatever its zone and the session's: that of this statement, which waits for nothing."""
 OUT_OF_RANGE = 1690
 MOST_CHARACTERS = 500_000
-"""Most of a packet; the server refuses those that are too large (the least common limit is 16 MB)."""
+"""Most characters of a packet; the server refuses larger ones (the smallest usual limit is 16 MB)."""
 _LARGEST = 18446744073709551615
 
 
 class Part(NamedTuple):
-    """One statement, and what its answer is for.
+    """The text of a statement, and the ``Pending`` that gets its answer.
 
     Attributes:
         guards: it fails if the statement before it did not touch what ``pending`` expects.
@@ -33,10 +33,10 @@ class Part(NamedTuple):
 
 
 def parts_of(driver: BoundedConnection, pending: Pending, *, together: bool) -> Iterator[Part]:
-    """Return a statement with its values written into it and, where it has to touch a number of rows, its guard.
+    """Yield a statement with its values filled in and, if it must touch a certain number of rows, its guard.
 
-    The guard adds to the largest number that there is, which fails; the server then runs nothing of what follows in
-    the packet. Where each statement goes by itself it is counted on this side.
+    The guard overflows the largest integer if another number of rows was touched; the error keeps the server from
+    running the rest of the packet. If each statement is sent by itself, the rows are counted here instead.
     """
     yield Part(_fill_values(driver, pending), pending)
     if pending.expect is not None and together:
@@ -44,51 +44,51 @@ def parts_of(driver: BoundedConnection, pending: Pending, *, together: bool) -> 
 
 
 def split_packets(parts: Sequence[Part], *, together: bool) -> Iterator[Sequence[Part]]:
-    """Cut statements into packets that a server takes; a statement and its guard stay together."""
-    some: list[Part] = []
+    """Split statements into packets that a server accepts; a statement and its guard stay together."""
+    packet: list[Part] = []
     length = 0
     for part in parts:
         full = not together or length + len(part.text) > MOST_CHARACTERS
-        if some and full and not part.guards:
-            yield some
-            some, length = [], 0
-        some.append(part)
+        if packet and full and not part.guards:
+            yield packet
+            packet, length = [], 0
+        packet.append(part)
         length += len(part.text)
-    if some:
-        yield some
+    if packet:
+        yield packet
 
 
-def rows_of(names: tuple[str, ...], found: Sequence[Sequence[Any]]) -> Sequence[Any]:
-    """Return the rows of an answer, with columns by name and by place."""
-    return list(map(_maker(names), found)) if found else NONE
+def rows_of(names: tuple[str, ...], rows: Sequence[Sequence[Any]]) -> Sequence[Any]:
+    """Return the rows of an answer; columns are read by name or by position."""
+    return list(map(_maker(names), rows)) if rows else NONE
 
 
 _maker = cache(row_maker)
 
 
 def _fill_values(driver: BoundedConnection, pending: Pending) -> str:
-    text, row, between = _templates_of(pending.query)
+    text, row, separator = _templates_of(pending.query)
     values = {
         name: f"({CLOCK} + {value.plus})" if isinstance(value, Moment) else literal_of(driver, value)
         for name, value in pending.values.items()
     }
-    if pending.given is None:
+    if pending.row_values is None:
         return text % values
     names = pending.query.rows
     rows = [
-        row % {**values, **dict(zip(names, [literal_of(driver, value) for value in one], strict=True))}
-        for one in pending.given
+        row % {**values, **dict(zip(names, [literal_of(driver, value) for value in row_values], strict=True))}
+        for row_values in pending.row_values
     ]
     before, after = text.split(ROWS)
-    return before % values + between.join(rows) + after % values
+    return before % values + separator.join(rows) + after % values
 
 
 @cache
 def _templates_of(query: Query) -> tuple[str, str, str]:
-    text, row = (VALUE.sub(r"%(\1)s", one.replace("%", "%%")) for one in (query.text, query.row))
+    text, row = (VALUE.sub(r"%(\1)s", template.replace("%", "%%")) for template in (query.text, query.row))
     return text, row, " UNION ALL " if query.row.startswith("SELECT") else ", "
 
 
 def statements_in(text: str) -> list[str]:
-    """Return the statements of a text of our own words."""
-    return [one for one in re.split(r"; ?", text) if one]
+    """Return the statements of a text that this package wrote."""
+    return [statement for statement in re.split(r"; ?", text) if statement]

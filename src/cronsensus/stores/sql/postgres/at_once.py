@@ -25,7 +25,7 @@ from cronsensus.model.occurrence import Claim, Enqueued, Item, Settled, schedule
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import Origin, State
 from cronsensus.model.step import Done, GiveBack, Step, Want
-from cronsensus.payload.codec import cleaned, read_payload, write_error, write_payload
+from cronsensus.payload.codec import clean_optional, read_payload, write_error, write_payload
 from cronsensus.stores.sql.claim_query import MOST_PAGE_ROWS, ORIGINS, Payload, read_claimed
 from cronsensus.stores.sql.definitions import Definitions
 from cronsensus.stores.sql.dialect import AnyRow
@@ -38,7 +38,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _NOW = timedelta(0)
 
 
-class Called(NamedTuple):
+class CachedItem(NamedTuple):
     """An item to enqueue, with its job's cached definition."""
 
     item: Item
@@ -47,35 +47,35 @@ class Called(NamedTuple):
     spec: JobSpec
 
 
-def only_item(definitions: Definitions, items: Sequence[Item]) -> Called | None:
+def only_item(definitions: Definitions, items: Sequence[Item]) -> CachedItem | None:
     """Return the only item that is enqueued, if it is due at once and its job is cached."""
     if len(items) != 1:
         return None
     [item] = items
-    known = definitions.enqueued.get(item.job)
-    if known is None or item.due_at is not None or item.delay > _NOW or item.expires_in is not None:
+    cached = definitions.enqueued.get(item.job)
+    if cached is None or item.due_at is not None or item.delay > _NOW or item.expires_in is not None:
         return None
     if item.parent is not None:
         return None
-    spec = definitions.specs.get(*known)
-    return None if spec is None else Called(item, *known, spec)
+    spec = definitions.specs.get(*cached)
+    return None if spec is None else CachedItem(item, *cached, spec)
 
 
-def enqueue_one(tx: Transaction, called: Called) -> Enqueued | None:
+def enqueue_one(tx: Transaction, cached_item: CachedItem) -> Enqueued | None:
     """Create an occurrence, and end the transaction; ``None``: nothing was written."""
-    item = called.item
-    priority = called.spec.policies.priority if item.priority is None else item.priority
+    item = cached_item.item
+    priority = cached_item.spec.policies.priority if item.priority is None else item.priority
     key = new_id() if item.key is None else item.key
-    made = tx.send(
-        "enqueue_one", space=tx.namespace, job=called.job, called=item.job, definition=called.definition, now=tx.moment,
-        key=key, origin=item.origin.value, serial=int(is_serial(called.spec, item.origin)),
-        priority=priority, level=level_of(priority, item.origin), payload=payload_of(item, called.spec),
+    inserted = tx.send(
+        "enqueue_one", space=tx.namespace, job=cached_item.job, job_name=item.job, definition=cached_item.definition,
+        now=tx.moment, key=key, origin=item.origin.value, serial=int(is_serial(cached_item.spec, item.origin)),
+        priority=priority, level=level_of(priority, item.origin), payload=payload_of(item, cached_item.spec),
     )  # fmt: skip
     tx.commit()
-    if made.row is None:
+    if inserted.row is None:
         return None
-    at = from_micros(made.row.created_at)
-    return Enqueued(made.row.id, item.job, key, created=True, state=State.PENDING, created_at=at)
+    created_at = from_micros(inserted.row.created_at)
+    return Enqueued(inserted.row.id, item.job, key, created=True, state=State.PENDING, created_at=created_at)
 
 
 def only_end(step: Step) -> tuple[End, Final] | None:
@@ -90,7 +90,7 @@ def close_one(tx: Transaction, end: End, then: Final) -> Done | None:
     """Close an occurrence; ``None``: it is not running under the token."""
     closed = tx.send(
         "close_one", space=tx.namespace, now=tx.moment, occurrence=end.id, token=end.token, session=end.session,
-        state=then.state.value, reason=cleaned(then.reason), result=then.result, error=write_error(then.error),
+        state=then.state.value, reason=clean_optional(then.reason), result=then.result, error=write_error(then.error),
         ran=end.elapsed // _MICROSECOND,
     )  # fmt: skip
     if closed.count != 1:
@@ -106,9 +106,11 @@ def only_plan(tx: Transaction, step: Step, plan: Plan) -> tuple[Plan, JobSpec, W
     spec = tx.definitions.specs.get(plan.job_id, plan.definition) if plan.definition else None
     if spec is None or spec.function not in want.functions or spec.policies.concurrency is not None:
         return None
-    alone = plan.active_seen == 0 or spec.policies.overlap == "allow"
-    usual = len(plan.occurrences) == len(plan.awake) == 1 and not plan.verdicts and not plan.cancel_previous and alone
-    return (plan, spec, want) if usual else None
+    is_only_run = plan.active_seen == 0 or spec.policies.overlap == "allow"
+    is_usual = (
+        len(plan.occurrences) == len(plan.awake) == 1 and not plan.verdicts and not plan.cancel_previous and is_only_run
+    )
+    return (plan, spec, want) if is_usual else None
 
 
 def was_closed(driver: psycopg.Connection[Any]) -> bool:
@@ -169,11 +171,11 @@ def fire_one(tx: Transaction, session: str, plan: Plan, spec: JobSpec, want: Wan
     return Done(carried_out=(True,), claims=(claim,))
 
 
-class Taken(NamedTuple):
+class DueClaims(NamedTuple):
     """The result of a claim, and the claims that cannot be read and are released."""
 
     done: Done
-    back: tuple[GiveBack, ...]
+    unreadable: tuple[GiveBack, ...]
 
 
 def only_want(definitions: Definitions, step: Step) -> tuple[Want, dict[str, JobSpec]] | None:
@@ -191,38 +193,38 @@ def only_want(definitions: Definitions, step: Step) -> tuple[Want, dict[str, Job
     return (want, definitions_by_name) if definitions_by_name else None
 
 
-def start_due(tx: Transaction, session: str, want: Want, definitions_by_name: dict[str, JobSpec]) -> Taken | None:
+def start_due(tx: Transaction, session: str, want: Want, definitions_by_name: dict[str, JobSpec]) -> DueClaims | None:
     """Claim what is due; ``None``: the usual way is not possible, and nothing was written.
 
     The statement compares the definitions. The occurrence's own values can be read only after the claim: a claim that
     cannot be read is released.
     """
     moment = tx.moment
-    taken = tx.send(
-        "take_due", space=tx.namespace, session=session, boot=tx.epoch, now=moment, moment=moment, begun=moment,
+    claimed = tx.send(
+        "claim_due", space=tx.namespace, session=session, boot=tx.epoch, now=moment, moment=moment, begun=moment,
         until=moment + want.ahead // _MICROSECOND, lease=moment + want.lease // _MICROSECOND,
         size=min(want.limit, MOST_PAGE_ROWS), known=list(definitions_by_name),
         floor=tx.dialect.floor_of_tokens(moment if isinstance(moment, int) else 0),
     )  # fmt: skip
     try:
-        rows = taken.rows
+        rows = claimed.rows
     except DivisionByZero:  # the session has ended
         return None
     if not rows or not rows[0].usual:
         return None
     specs = {int(name.partition(" ")[0]): spec for name, spec in definitions_by_name.items()}
     claims: list[Claim] = []
-    back: list[GiveBack] = []
+    unreadable: list[GiveBack] = []
     for row in rows:
         if row.id is None:  # nothing is due, or others have locked all of it
             continue
         try:
             payload = read_claimed(row)
         except READING_RAISES:
-            back.append(GiveBack(claim=_make_claim(row, specs[row.job_id], session)))
+            unreadable.append(GiveBack(claim=_make_claim(row, specs[row.job_id], session)))
         else:
             claims.append(_make_claim(row, specs[row.job_id], session, payload))
-    return Taken(Done(claims=tuple(claims)), tuple(back))
+    return DueClaims(Done(claims=tuple(claims)), tuple(unreadable))
 
 
 def _make_claim(row: AnyRow, spec: JobSpec, session: str, payload: Payload | None = None) -> Claim:

@@ -1,4 +1,4 @@
-"""Sending several statements in a single trip: libpq's pipeline.
+"""Send several statements in a single trip to the server, by libpq's pipeline mode.
 
 Each statement is prepared under a name, in the trip that first uses it. Through a pooler it has no name, because the
 next transaction may get another server connection. Values go as text, whose types the statement declares.
@@ -47,7 +47,7 @@ class Text:
     _make: Callable[[Sequence[Any]], Any] | None = None
 
     def read_rows(self, result: PGresult, transformer: Any) -> Sequence[Any]:
-        """Return the rows of an answer, with columns by name and by place."""
+        """Return the rows of an answer; columns are read by name or by position."""
         if result.ntuples == 0:
             return NONE
         if self._make is None:
@@ -68,8 +68,8 @@ class Part(NamedTuple):
 def part_of(pending: Pending, schema: str) -> Part:
     """Return a statement with its values."""
     values: dict[str, Any] = dict(pending.values)
-    if pending.given is not None:
-        columns = zip(*pending.given, strict=True)
+    if pending.row_values is not None:
+        columns = zip(*pending.row_values, strict=True)
         # Shorter arrays are filled up with NULL, and an array of NULLs alone is sent as NULL.
         values |= {
             name: None if column.count(None) == len(column) else column
@@ -88,10 +88,10 @@ _texts: dict[tuple[str, str, frozenset[str], bool], Text] = {}
 
 def _text_of(query: Query, schema: str, timed: frozenset[str], *, guarded: bool) -> Text:
     key = (query.name, schema, timed, guarded)
-    found = _texts.get(key)
-    if found is None:
-        found = _texts[key] = compile_text(query.text, timed, guarded=guarded)
-    return found
+    compiled = _texts.get(key)
+    if compiled is None:
+        compiled = _texts[key] = compile_text(query.text, timed, guarded=guarded)
+    return compiled
 
 
 def compile_text(text: str, timed: frozenset[str] = frozenset(), *, guarded: bool = False) -> Text:
@@ -140,7 +140,7 @@ def run_pipeline(driver: BoundedConnection, parts: Sequence[Part]) -> list[Seque
     steps = _list_steps(driver, parts)
     results: list[PGresult] = driver.wait(_send_steps(driver, steps))
     transformer = Transformer(driver)
-    found: list[Sequence[Any]] = []
+    answers: list[Sequence[Any]] = []
     for result, (part, prepares) in zip(results, steps, strict=False):
         if result.status in {ExecStatus.FATAL_ERROR, ExecStatus.PIPELINE_ABORTED}:
             pending = part.pending
@@ -155,14 +155,14 @@ def run_pipeline(driver: BoundedConnection, parts: Sequence[Part]) -> list[Seque
             driver.known.add(part.text.name)
             continue
         rows = part.text.read_rows(result, transformer)
-        found.append(rows)
+        answers.append(rows)
         _answer_part(part, rows, result.command_tuples or 0)
-    return found
+    return answers
 
 
 def run_one_by_one(driver: BoundedConnection, parts: Sequence[Part]) -> list[Sequence[Any]]:
-    """Do the same with a trip for each statement, for a libpq without pipelines."""
-    found: list[Sequence[Any]] = []
+    """Do what ``run_pipeline`` does with a trip for each statement, for a libpq without pipelines."""
+    answers: list[Sequence[Any]] = []
     for part in parts:
         cursor = psycopg.RawCursor(driver, row_factory=namedtuple_row)
         values = [None if value is None else value.decode() for value in part.values]
@@ -178,9 +178,9 @@ def run_one_by_one(driver: BoundedConnection, parts: Sequence[Part]) -> list[Seq
             part.pending.receive_answer(NONE, 0)
             break
         rows = cursor.fetchall() if cursor.description else NONE
-        found.append(rows)
+        answers.append(rows)
         _answer_part(part, rows, cursor.rowcount)
-    return found
+    return answers
 
 
 def has_pipeline() -> bool:

@@ -64,8 +64,8 @@ class PostgresDialect(Dialect):
     engine_url = "postgresql+psycopg://"
     most_parameters = 10_000
     most_rows = 5000
-    sends_later = True
-    asks_before_locking = True
+    queues_statements = True
+    evaluates_before_locking = True
 
     def __init__(self, url: PostgresUrl, clock: Clock | None) -> None:
         """Make a dialect for the tables of a schema."""
@@ -74,15 +74,15 @@ class PostgresDialect(Dialect):
         self._clock = clock
         self.server_epoch = _SERVER if clock is None else _INJECTED
         self._queries = queries_of("postgres", schema=url.schema)
-        asks = "" if clock is not None else f"; {_CLOCK}"
-        local = "".join(f"; {one}" for one in connection_settings(url, local=True))
+        read_clock = "" if clock is not None else f"; {_CLOCK}"
+        local_settings = "".join(f"; {setting}" for setting in connection_settings(url, local=True))
         self._begin = {
-            (text, pooled): text + (local if pooled else "") + asks
+            (text, pooled): text + (local_settings if pooled else "") + read_clock
             for text in (_READ, _WRITE)
             for pooled in (False, True)
         }
-        self._local = [Part(compile_text(one), []) for one in connection_settings(url, local=True)]
-        self._begin_lent = f"{_WRITE}; {_NOT_IDLE_FOR_EVER}{asks}"
+        self._local = [Part(compile_text(setting), []) for setting in connection_settings(url, local=True)]
+        self._begin_for_user_code = f"{_WRITE}; {_NOT_IDLE_FOR_EVER}{read_clock}"
 
     @property
     def is_pooled(self) -> bool:
@@ -131,9 +131,9 @@ class PostgresDialect(Dialect):
         """Begin, and read the clock. The next statement sees what another transaction commits meanwhile."""
         self._begin_ours(connection, _WRITE)
 
-    def begin_lent(self, connection: Connection) -> None:
+    def begin_for_user_code(self, connection: Connection) -> None:
         """Begin with the server's own settings: the job's statements may take longer than ours, or need other plans."""
-        self._begin_and_look(connection, self._begin_lent)
+        self._begin_and_look(connection, self._begin_for_user_code)
 
     def _begin_ours(self, connection: Connection, text: str) -> None:
         driver = driver_of(connection)
@@ -155,7 +155,7 @@ class PostgresDialect(Dialect):
         """Roll back, and keep the prepared statements."""
         driver_of(connection).undo_to(text.encode())
 
-    def can_glance(self, connection: Connection) -> bool:
+    def can_read_without_transaction(self, connection: Connection) -> bool:
         """Save the trips of BEGIN and COMMIT; behind a pooler they are needed, for the settings."""
         return not driver_of(connection).pooled
 
@@ -170,8 +170,8 @@ class PostgresDialect(Dialect):
             prepare=False,
         )
         driver.execute("SELECT pg_advisory_xact_lock(%s)", [key_of("migrate", self.url.schema)], prepare=False)
-        [there] = driver.execute("SELECT to_regnamespace(%s)", [f'"{self.url.schema}"']).fetchone() or [None]
-        if there is None:
+        [schema_name] = driver.execute("SELECT to_regnamespace(%s)", [f'"{self.url.schema}"']).fetchone() or [None]
+        if schema_name is None:
             # Checked first: IF NOT EXISTS needs the right to create even if there is nothing to do.
             driver.execute(cast("Any", f'CREATE SCHEMA "{self.url.schema}"'))
 
@@ -209,23 +209,23 @@ class PostgresDialect(Dialect):
         """Return the host's steady clock, or the injected one."""
         return (self._clock or PATIENCE).monotonic()
 
-    def is_gone(self, connection: Connection) -> bool:
+    def is_known_broken(self, connection: Connection) -> bool:
         """Whether the connection is known to be cut off."""
         return driver_of(connection).closed
 
-    def is_duplicate(self, error: Exception) -> bool:
+    def is_duplicate_key_error(self, error: Exception) -> bool:
         """Whether a unique key already has a row."""
-        return postgres_errors.is_duplicate(error)
+        return postgres_errors.is_duplicate_key_error(error)
 
-    def is_cut(self, error: Exception) -> bool:
+    def is_connection_error(self, error: Exception) -> bool:
         """Whether the connection is gone."""
-        return postgres_errors.is_cut(error)
+        return postgres_errors.is_connection_error(error)
 
-    def is_closed(self, error: Exception) -> bool:
+    def is_closed_by_server(self, error: Exception) -> bool:
         """Whether the connection was closed from the other side."""
-        return self.is_cut(error) and not isinstance(error, NoAnswer)
+        return self.is_connection_error(error) and not isinstance(error, NoAnswer)
 
-    def is_unsent(self, error: Exception) -> bool:
+    def is_error_before_commit(self, error: Exception) -> bool:
         """Whether the connection was gone before everything was sent."""
         return isinstance(error, NotSent)
 
@@ -235,7 +235,7 @@ class PostgresDialect(Dialect):
         """Return a statement by its name."""
         return self._queries[name]
 
-    def query_alone(self, name: str) -> Query:
+    def find_single_row_query(self, name: str) -> Query:
         """Return a statement that is run for a single row at a time."""
         return queries_of("postgres", schema=self.url.schema, single=True)[name]
 
@@ -253,21 +253,21 @@ class PostgresDialect(Dialect):
         """Send statements in a single trip; with a libpq before 14 in a trip each."""
         driver = driver_of(connection)
         parts = [part_of(pending, self.url.schema) for pending in queue if not pending.behind]
-        behind = [part_of(pending, self.url.schema) for pending in queue if pending.behind]
-        ahead: list[Part] = []
+        after_commit = [part_of(pending, self.url.schema) for pending in queue if pending.behind]
+        begin_parts: list[Part] = []
         if begin:
             driver.patience = patience_seconds(self.url)
-            ahead = [_BEGIN_PARTS[begin], *(self._local if driver.pooled else ())]
+            begin_parts = [_BEGIN_PARTS[begin], *(self._local if driver.pooled else ())]
             if self._clock is None:
-                ahead.append(_CLOCK_PART)
+                begin_parts.append(_CLOCK_PART)
         asked_at = PATIENCE.monotonic()
-        together = run_together if has_pipeline() else run_one_by_one
-        found = together(driver, [*ahead, *parts, *([_COMMIT_PART] if commit else ()), *behind])
+        run_parts = run_together if has_pipeline() else run_one_by_one
+        answers = run_parts(driver, [*begin_parts, *parts, *([_COMMIT_PART] if commit else ()), *after_commit])
         if not begin:
             return None
         if self._clock is not None:
             return self.read_clocks(connection)
-        now = found[len(ahead) - 1][0][0]
+        now = answers[len(begin_parts) - 1][0][0]
         return Reading(now, now, _SERVER, asked_at)
 
     # --- errors and settings ------------------------------------------------------------------------------------------

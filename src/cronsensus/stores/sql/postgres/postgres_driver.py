@@ -184,9 +184,11 @@ def connection_settings(url: PostgresUrl, *, local: bool) -> list[str]:
     """Return the settings of a connection, as SQL; ``local``: for each transaction, behind a pooler."""
     statement = round(url.timeout * 1000)
     paused = min(statement, round(VERB_IDLE_SECONDS * 1000))
-    known = {"statement": statement, "lock": statement // 2, "paused": paused, "local": str(local).lower()}
+    values = {"statement": statement, "lock": statement // 2, "paused": paused, "local": str(local).lower()}
     how = "SET LOCAL" if local else "SET"
-    return [f"{how} {name} = {value.format(**known)}" for name, value in _SETTINGS.items()] + [_DURABLE.format(**known)]
+    return [f"{how} {name} = {value.format(**values)}" for name, value in _SETTINGS.items()] + [
+        _DURABLE.format(**values)
+    ]
 
 
 def _someone_is_between(driver: BoundedConnection) -> bool:

@@ -143,7 +143,7 @@ _WORDS = (
 )
 
 
-def is_cut(error: BaseException) -> bool:
+def is_connection_error(error: BaseException) -> bool:
     """Whether the connection is gone, so that whatever was not committed is gone with it."""
     code = error.sqlstate if isinstance(error, psycopg.Error) else None
     if code is None:
@@ -151,7 +151,7 @@ def is_cut(error: BaseException) -> bool:
     return code.startswith("08") or code in _CUT
 
 
-def is_duplicate(error: BaseException) -> bool:
+def is_duplicate_key_error(error: BaseException) -> bool:
     """Whether a unique key let another row in."""
     return isinstance(error, psycopg.errors.UniqueViolation)
 
@@ -165,16 +165,18 @@ def translate_error(error: BaseException, url: PostgresUrl) -> CronsensusError |
         if isinstance(error, psycopg.DataError):
             return InvalidOption(f"{url.where} cannot keep this value: {mask(_first_line(error), secrets=url.secrets)}")
         return None
-    known = url.connection
+    parameters = url.connection
     meaning, text = _MEANINGS[kind]
     answer = text.format(
         answer=mask(_first_line(error), secrets=url.secrets),
         timeout=url.timeout,
         half=url.timeout / 2,
         schema=url.schema,
-        user=known.get("user", "this user"),
-        database=known.get("dbname", "NAME"),
-        address=" ".join(f"-{flag} {known[name]}" for flag, name in (("h", "host"), ("p", "port")) if name in known),
+        user=parameters.get("user", "this user"),
+        database=parameters.get("dbname", "NAME"),
+        address=" ".join(
+            f"-{flag} {parameters[name]}" for flag, name in (("h", "host"), ("p", "port")) if name in parameters
+        ),
     )
     return meaning(f"{url.where}: {answer}")
 

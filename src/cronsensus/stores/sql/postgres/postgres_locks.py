@@ -92,14 +92,14 @@ def statements_of(schema: str, *, injected: bool) -> Statements:
     """Return the statements for one schema; ``injected``: the clock is an argument."""
 
     def written(text: str, arguments: int) -> str:
-        known = {
+        parts = {
             "schema": f'"{schema}"',
             "epoch": f"${arguments + 1}::text",
             "clock": f"${arguments + 2}::bigint" if injected else _SERVER_CLOCK,
             "token": token_expression(schema, "1", f"${arguments + 2}::bigint" if injected else "NULL"),
             "granted": _GRANTED,
         }
-        return text.format(held=_HELD.format(**known), **known)
+        return text.format(held=_HELD.format(**parts), **parts)
 
     return Statements(written(_TAKE, 7), written(_FREE, 6), written(_EXTEND, 7))
 

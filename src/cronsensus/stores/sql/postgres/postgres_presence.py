@@ -28,15 +28,15 @@ def show_sign(
     driver: psycopg.Connection[Any], info: MutableMapping[Any, Any], place: tuple[str, str], session: str | None
 ) -> None:
     """Hold the lock of ``session`` on a connection, and no other; ``info`` remembers which one that is."""
-    shown = info.get("shown")
-    if session == shown:
+    shown_session = info.get("shown")
+    if session == shown_session:
         return
     cursor = psycopg.RawCursor(driver)
     if session is not None:
         cursor.execute(SHOW, [str(key_of(*place, session))])
     info["shown"] = session
-    if shown is not None:
-        cursor.execute(HIDE, [str(key_of(*place, shown))])
+    if shown_session is not None:
+        cursor.execute(HIDE, [str(key_of(*place, shown_session))])
 
 
 def list_present(tx: Transaction, place: tuple[str, str], sessions: Sequence[str]) -> set[str] | None:

@@ -14,7 +14,7 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Enqueued, Item
 from cronsensus.model.session import LockGrant
 from cronsensus.model.step import Done, Step, Want
-from cronsensus.stores.clock_watch import Looked
+from cronsensus.stores.clock_watch import ClockReading
 from cronsensus.stores.sql import sql_locks
 from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.dialect import TryAgain
@@ -64,7 +64,7 @@ class PostgresStore(PresenceStore):
         self._postgres = PostgresDialect(self._url, clock)
         super().__init__(
             namespace=namespace,
-            given=(url, clock),
+            url_and_clock=(url, clock),
             where=self._url.where,
             dialect=self._postgres,
             connect=self._open_driver,
@@ -93,11 +93,15 @@ class PostgresStore(PresenceStore):
                 done = self._step_in_one_trip(session, step)
             except TryAgain as error:
                 cause, dialect = error.__cause__, self._postgres
-                unheard = isinstance(cause, Exception) and dialect.is_cut(cause) and not dialect.is_unsent(cause)
-                if (step.plans or step.want) and unheard:
+                is_answer_lost = (
+                    isinstance(cause, Exception)
+                    and dialect.is_connection_error(cause)
+                    and not dialect.is_error_before_commit(cause)
+                )
+                if (step.plans or step.want) and is_answer_lost:
                     # It may have claimed, and a claim is not repeated: the caller reads what its session holds.
-                    what = f"{self._where}: the connection was lost before a step was answered"
-                    raise StoreUnavailable(what) from error
+                    lost_error = f"{self._where}: the connection was lost before a step was answered"
+                    raise StoreUnavailable(lost_error) from error
             except Exception as error:
                 if not is_of_values(error):
                     raise
@@ -105,61 +109,61 @@ class PostgresStore(PresenceStore):
 
     def _step_in_one_trip(self, session: str, step: Step) -> Done | None:
         """Return the answer; ``None``: the step needs the general way, and nothing was written."""
-        if (ended := at_once.only_end(step)) is not None:
+        if (only_end := at_once.only_end(step)) is not None:
             with self._glance_transaction() as tx:
-                return at_once.close_one(tx, *ended)
+                return at_once.close_one(tx, *only_end)
         if len(step.plans) == 1:
             with self._glance_transaction() as tx:
-                found = at_once.only_plan(tx, step, step.plans[0])
-                if found is not None and not at_once.was_closed(driver_of(tx.connection)):
-                    return at_once.fire_one(tx, session, *found)
-        if (wanted := at_once.only_want(self._definitions, step)) is not None:
-            return self._claim_due(session, *wanted)
+                only_plan = at_once.only_plan(tx, step, step.plans[0])
+                if only_plan is not None and not at_once.was_closed(driver_of(tx.connection)):
+                    return at_once.fire_one(tx, session, *only_plan)
+        if (only_want := at_once.only_want(self._definitions, step)) is not None:
+            return self._claim_due(session, *only_want)
         return None
 
-    def _claim_due(self, session: str, want: Want, known: dict[str, JobSpec]) -> Done | None:
+    def _claim_due(self, session: str, want: Want, specs: dict[str, JobSpec]) -> Done | None:
         if PATIENCE.monotonic() < self._unusual_until:
             return None
         with self._glance_transaction() as tx:
             if at_once.was_closed(driver_of(tx.connection)):
                 return None
-            taken = at_once.start_due(tx, session, want, known)
-        if taken is None:
+            claims = at_once.start_due(tx, session, want, specs)
+        if claims is None:
             self._unusual_until = PATIENCE.monotonic() + GENERAL_CLAIM_FOR
             return None
-        if not taken.back:
-            return taken.done
+        if not claims.unreadable:
+            return claims.done
         # The general claim logs rows that it cannot read, and leaves them alone.
         self._unusual_until = float("inf")
-        super()._step(session, Step(give_back=taken.back))
-        return taken.done if taken.done.claims else None
+        super()._step(session, Step(give_back=claims.unreadable))
+        return claims.done if claims.done.claims else None
 
     # --- enqueuing ----------------------------------------------------------------------------------------------------
 
     def _enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
         """Create occurrences, and notify nodes; a single one usually in one trip."""
-        made = self._enqueue_in_one_trip(items)
-        return super()._enqueue(items) if made is None else [made]
+        enqueued = self._enqueue_in_one_trip(items)
+        return super()._enqueue(items) if enqueued is None else [enqueued]
 
     @repeated
     def _enqueue_in_one_trip(self, items: Sequence[Item]) -> Enqueued | None:
         """Return the answer; ``None``: the item needs the general way, and nothing was written."""
-        called = at_once.only_item(self._definitions, items)
-        if called is None or not self._has_one_trip():
+        cached_item = at_once.only_item(self._definitions, items)
+        if cached_item is None or not self._has_one_trip():
             return None
         asked_at = self._dialect.monotonic()
         with self._in_transaction(None, None) as tx:
             if at_once.was_closed(driver_of(tx.connection)):
                 return None  # the general way notices it in its first trip, and repeats
             self._notify_behind(tx)
-            made = at_once.enqueue_one(tx, called)
-        look = Looked(tx.now, asked_at, self._dialect.monotonic())
-        if self._clock_watch.compare_reading(look) is None:
-            self._clock_watch.keep_reading(look)
+            enqueued = at_once.enqueue_one(tx, cached_item)
+        reading = ClockReading(tx.now, asked_at, self._dialect.monotonic())
+        if self._clock_watch.compare_reading(reading) is None:
+            self._clock_watch.keep_reading(reading)
         else:
             with suppress(StoreError), self._write_transaction():  # it finds the same, and records it
                 pass
-        return made
+        return enqueued
 
     @property
     def _notifies_after(self) -> bool:
@@ -195,20 +199,20 @@ class PostgresStore(PresenceStore):
     def _notify_behind(self, tx: Transaction) -> Pending:
         return tx.send_behind("notify_nodes", channel=self._wake_ups.channel, sender=self._wake_ups.name)
 
-    def _notify_nodes(self, tell: Callable[[BoundedConnection], None]) -> None:
-        self._on_idle(lambda connection: tell(driver_of(connection)))
+    def _notify_nodes(self, notify: Callable[[BoundedConnection], None]) -> None:
+        self._on_idle(lambda connection: notify(driver_of(connection)))
 
     # --- locks --------------------------------------------------------------------------------------------------------
 
     def _lock(self, name: str, holder: str, *, ttl: timedelta, session: str | None, limit: int) -> LockGrant | None:
         """Take a lock, usually in a single statement; see ``postgres_locks``."""
-        wanted = sql_locks.Wanted(name=name, holder=holder, ttl=ttl, session=session, limit=limit)
+        request = sql_locks.PlaceRequest(name=name, holder=holder, ttl=ttl, session=session, limit=limit)
         turn = one_statement.turn_of(*self._place, name)
         if self._is_pooled():  # behind a pooler each transaction needs its settings
-            return None if self._is_locked(wanted) else self._lock_with_care(wanted, turn)
-        given = (self.namespace, name, holder, session, ttl // _MICROSECOND, limit, turn)
+            return None if self._is_locked(request) else self._lock_with_care(request, turn)
+        values = (self.namespace, name, holder, session, ttl // _MICROSECOND, limit, turn)
         for _ in range(2):  # if the place that seemed free was just taken, try again
-            answer = self._run_statement(self._lock_statements.take, *given).fetchone()
+            answer = self._run_statement(self._lock_statements.take, *values).fetchone()
             alive, seemed_free, token, place = cast("tuple[bool, bool, int | None, int]", answer)
             if session is not None and not alive:
                 raise not_alive(session)
@@ -216,26 +220,26 @@ class PostgresStore(PresenceStore):
                 return LockGrant(name=name, holder=holder, token=token, place=place, session=session)
             if not seemed_free:
                 return None
-        return self._lock_with_care(wanted, turn)
+        return self._lock_with_care(request, turn)
 
     @repeated
-    def _is_locked(self, wanted: sql_locks.Wanted) -> bool:
+    def _is_locked(self, request: sql_locks.PlaceRequest) -> bool:
         with self._read_transaction() as tx:
-            return sql_locks.is_taken(tx, wanted)
+            return sql_locks.is_taken(tx, request)
 
     @repeated
-    def _lock_with_care(self, wanted: sql_locks.Wanted, turn: int) -> LockGrant | None:
+    def _lock_with_care(self, request: sql_locks.PlaceRequest, turn: int) -> LockGrant | None:
         with self._write_transaction() as tx:
             driver_of(tx.connection).execute("SELECT pg_advisory_xact_lock(%s)", [turn], prepare=False)
-            return sql_locks.take_lock(tx, wanted)
+            return sql_locks.take_lock(tx, request)
 
     @repeated
     def _extend(self, grant: LockGrant, ttl: timedelta) -> bool:
         """Extend a lock that is still held, in one statement."""
         if self._is_pooled():
             return super()._extend(grant, ttl)
-        given = (*self._encode_grant(grant), ttl // _MICROSECOND)
-        return self._run_statement(self._lock_statements.extend, *given).rowcount == 1
+        values = (*self._encode_grant(grant), ttl // _MICROSECOND)
+        return self._run_statement(self._lock_statements.extend, *values).rowcount == 1
 
     def _unlock(self, grant: LockGrant) -> bool:
         """Free a lock that is still held, in one statement, and then notify the first waiter.
@@ -246,20 +250,20 @@ class PostgresStore(PresenceStore):
         """
         if self._is_pooled():
             return super()._unlock(grant)
-        given = self._encode_grant(grant)
-        cut: TryAgain | None = None
+        values = self._encode_grant(grant)
+        cut_error: TryAgain | None = None
         try:
-            freed = self._run_statement(self._lock_statements.free, *given).rowcount == 1
+            freed = self._run_statement(self._lock_statements.free, *values).rowcount == 1
         except TryAgain as error:
-            cut = error
-            freed = self._run_statement(self._lock_statements.free, *given).rowcount == 1
-        if freed or cut is not None:
+            cut_error = error
+            freed = self._run_statement(self._lock_statements.free, *values).rowcount == 1
+        if freed or cut_error is not None:
             self._wake_next(grant.name)
-        if not freed and cut is not None:
+        if not freed and cut_error is not None:
             raise StoreUnavailable(
                 f"{self._where}: the connection was lost while the lock {grant.name!r} was freed; it is not held under "
                 f"token {grant.token} any more, and whether it had run out before cannot be told"
-            ) from cut
+            ) from cut_error
         return freed
 
     def _encode_grant(self, grant: LockGrant) -> tuple[Any, ...]:

@@ -68,14 +68,14 @@ class PostgresUrl:
     @property
     def where(self) -> str:
         """Return the store's name in messages, without the password."""
-        known = {each.keyword.decode(): (each.val or b"").decode() for each in psycopg.pq.Conninfo.get_defaults()}
-        known.update(self.connection)
-        user, host = known["user"], known["host"] or known["hostaddr"] or "localhost"
-        name = known["dbname"] or user
+        parameters = {each.keyword.decode(): (each.val or b"").decode() for each in psycopg.pq.Conninfo.get_defaults()}
+        parameters.update(self.connection)
+        user, host = parameters["user"], parameters["host"] or parameters["hostaddr"] or "localhost"
+        name = parameters["dbname"] or user
         if host.startswith("/"):
-            place = f"{name}?{urlencode({'host': host, 'port': known['port']}, safe='/')}&"
+            place = f"{name}?{urlencode({'host': host, 'port': parameters['port']}, safe='/')}&"
             return f"postgresql://{user}@/{place}schema={self.schema}"
-        hosts, ports = host.split(","), known["port"].split(",")
+        hosts, ports = host.split(","), parameters["port"].split(",")
         ports = ports if len(ports) == len(hosts) else ports * len(hosts)  # one port is for all of them
         places = ",".join(f"{host}:{port or _PORT}" for host, port in zip(hosts, ports, strict=False))
         return f"postgresql://{user}@{places}/{name}?schema={self.schema}"
@@ -101,19 +101,19 @@ def read_url(url: str) -> PostgresUrl:
             raise unknown_option(name, _OPTIONS | _LIBPQ, where="a PostgreSQL URL")
     passed_on = urlencode({name: value for name, value in options.items() if name not in _OPTIONS}, quote_via=quote)
     try:
-        given = conninfo_to_dict(f"{head}?{passed_on}" if passed_on else head)
+        parameters = conninfo_to_dict(f"{head}?{passed_on}" if passed_on else head)
     except psycopg.Error:
         # libpq's message may contain the whole URL, with the password.
         raise InvalidOption(
             f"the URL {mask(head)} cannot be read; write postgresql://user:password@host:5432/database, "
             "with special characters of the password as %XX"
         ) from None
-    known = {name: str(value) for name, value in given.items() if value is not None}
-    for port in known.get("port", "").split(","):
+    connection = {name: str(value) for name, value in parameters.items() if value is not None}
+    for port in connection.get("port", "").split(","):
         if port and not port.isdecimal():
             raise InvalidOption(f"the URL {mask(head)} cannot be read: {port!r} is no port number")
-    several = "," in known.get("host", known.get("hostaddr", ""))
-    parsed = PostgresUrl({**_DEFAULTS, **(_DEFAULTS_OF_SEVERAL if several else {}), **known})
+    has_several_hosts = "," in connection.get("host", connection.get("hostaddr", ""))
+    parsed = PostgresUrl({**_DEFAULTS, **(_DEFAULTS_OF_SEVERAL if has_several_hosts else {}), **connection})
     if "schema" in options:
         parsed = replace(parsed, schema=_read_identifier(options["schema"]))
     if "timeout" in options:
@@ -128,10 +128,10 @@ def read_url(url: str) -> PostgresUrl:
     return parsed
 
 
-def _read_choice(name: str, given: str, choices: tuple[str, ...]) -> str:
-    if given not in choices:
-        raise InvalidOption(f"{name}={given!r}: choose one of {', '.join(map(repr, choices))}")
-    return given
+def _read_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
+    if value not in choices:
+        raise InvalidOption(f"{name}={value!r}: choose one of {', '.join(map(repr, choices))}")
+    return value
 
 
 def _read_identifier(name: str) -> str:

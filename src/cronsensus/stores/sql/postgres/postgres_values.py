@@ -1,4 +1,4 @@
-"""Values as PostgreSQL reads them: as text, whose type the statement says, so that it is prepared once."""
+"""Write values for PostgreSQL as text; the statement names their types, so it is prepared only once."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class NotificationQueues(WaitQueues):
             if self._driver is None and not self._poller.is_closed():
                 driver = self._connect()
                 try:
-                    driver.add_notify_handler(lambda told: self._told.append(told.payload))
+                    driver.add_notify_handler(lambda notification: self._told.append(notification.payload))
                     driver.execute(f'LISTEN "{self._channel}"', prepare=False)
                 except BaseException:
                     driver.close()
@@ -79,8 +79,8 @@ class NotificationQueues(WaitQueues):
         with self._poller:
             while not self._poller.is_closed():
                 driver = self._driver
-                if driver is not None and (told := self._read_notifications(driver)):
-                    return told
+                if driver is not None and (notified_names := self._read_notifications(driver)):
+                    return notified_names
                 files = [] if driver is None else [driver.pgconn.socket]
                 if not self._poller.wait(files, until) and PATIENCE.monotonic() >= until:
                     break
@@ -89,13 +89,13 @@ class NotificationQueues(WaitQueues):
     def _read_notifications(self, driver: BoundedConnection) -> list[str]:
         """Take the notifications that came in; return the locks among them that are waited for here."""
         driver.pgconn.consume_input()
-        while (told := driver.pgconn.notifies()) is not None:
-            self._told.append(told.extra.decode())
+        while (notification := driver.pgconn.notifies()) is not None:
+            self._told.append(notification.extra.decode())
         names, self._told = self._told, []
         with self._lock:
-            mine = [name for name in dict.fromkeys(names) if name in self._joined]
-            self._joined.difference_update(mine)
-        return mine
+            joined_names = [name for name in dict.fromkeys(names) if name in self._joined]
+            self._joined.difference_update(joined_names)
+        return joined_names
 
     def close(self) -> None:
         """Leave all queues."""

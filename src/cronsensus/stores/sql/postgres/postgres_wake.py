@@ -126,15 +126,15 @@ class Wake:
 
     def _show_sign(self, driver: BoundedConnection) -> None:
         """Hold the lock of the registered session, and no other."""
-        wanted = self._registered
-        if wanted == self._shown or driver.pooled:
+        session = self._registered
+        if session == self._shown or driver.pooled:
             return
         cursor = psycopg.RawCursor(driver)
-        if wanted is not None:
-            cursor.execute(SHOW, [str(key_of(*self._place, wanted))])
+        if session is not None:
+            cursor.execute(SHOW, [str(key_of(*self._place, session))])
         if self._shown is not None:
             cursor.execute(HIDE, [str(key_of(*self._place, self._shown))])
-        self._shown = wanted
+        self._shown = session
 
     def _read_notifications(self, driver: BoundedConnection) -> bool:
         """Read the notifications that came in; ``True`` if one is from another handle."""

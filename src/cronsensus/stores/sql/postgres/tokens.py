@@ -12,7 +12,7 @@ sequence was set to stays, also if the transaction fails: then some numbers are 
 from __future__ import annotations
 
 
-def token_expression(schema: str, count: str, at: str) -> str:
+def token_expression(schema: str, count: str, now: str) -> str:
     """Return the call that takes ``count`` tokens and gives the last; ``at``: an injected clock, or ``NULL``."""
     sequence = f'"{schema}".cronsensus_tokens'.replace("'", "''")
-    return f"\"{schema}\".cronsensus_take_tokens('{sequence}'::regclass, {count}, {at})"
+    return f"\"{schema}\".cronsensus_take_tokens('{sequence}'::regclass, {count}, {now})"

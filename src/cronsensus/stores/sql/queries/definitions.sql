@@ -1,9 +1,12 @@
--- part: overdue
+-- Definitions of jobs and their eras; retiring jobs.
+-- Aliases: o: occurrences, j: jobs, s: sessions, r and m: releases, e: eras. Words in braces and `given` are explained in queries.py.
+
+-- part: find_overdue
 SELECT j.id FROM cronsensus_jobs AS j
 WHERE j.namespace = :space AND j.waiting_until IS NOT NULL AND j.waiting_until <= :now
 ORDER BY j.id
 
--- part: lives
+-- part: is_alive
 s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment AND s.concurrency > 0
 
 -- name: definitions
@@ -22,10 +25,10 @@ ORDER BY j.id;
 SELECT (SELECT m.id FROM cronsensus_releases AS m WHERE m.namespace = :space AND m."release" = :mine) AS known,
     CASE WHEN EXISTS (SELECT 1 FROM cronsensus_sessions AS s
         JOIN cronsensus_releases AS r ON r.namespace = s.namespace AND r."release" = s."release"
-        WHERE s.namespace = :space AND {part: lives} AND r.id > (SELECT m.id FROM cronsensus_releases AS m
+        WHERE s.namespace = :space AND {part: is_alive} AND r.id > (SELECT m.id FROM cronsensus_releases AS m
             WHERE m.namespace = :space AND m."release" = :mine)) THEN 1 ELSE 0 END AS newer_release_lives,
     CASE WHEN EXISTS (SELECT 1 FROM cronsensus_sessions AS s
-        WHERE s.namespace = :space AND {part: lives} AND s."release" <> :mine) THEN 1 ELSE 0 END AS other_release_lives;
+        WHERE s.namespace = :space AND {part: is_alive} AND s."release" <> :mine) THEN 1 ELSE 0 END AS other_release_lives;
 
 -- name: lock_definitions
 -- Lock jobs and read the values with which a definition is compared. Race: a plan, or an operator; they lock in the order of ids, so they wait for each other.
@@ -85,7 +88,7 @@ SELECT o.id FROM cronsensus_occurrences AS o
 WHERE o.namespace = :space AND o.state = 'running' {listed} AND o.job_id + 0 IN :ids
     AND o.origin IN ('backfill', 'manual', 'schedule') AND o.serial <> :ruled;
 
--- name: rule_by_overlap
+-- name: set_serial
 -- Set whether the overlap policy applies to occurrences. Race: their end; they are locked, and the condition checks whether they ended.
 UPDATE cronsensus_occurrences AS o {by_id} SET serial = :ruled WHERE o.id IN :ids AND o.finished_at IS NULL;
 
@@ -101,15 +104,15 @@ WHERE j.id = given.job AND j.revision = given.seen_revision AND j.retired_at IS 
 -- name: overdue_jobs
 -- types: now bigint
 -- Find retired jobs whose pending occurrences were kept for long enough. Race: one is defined again; it is locked and checked again.
-{part: overdue};
+{part: find_overdue};
 
 -- name: lock_overdue_jobs
 -- types: now bigint
 -- Lock the same. Race: one is defined again; it comes before the lock or after the commit.
-{part: overdue}
+{part: find_overdue}
 {for_update};
 
--- name: waiting_of
+-- name: pending_of_retired
 -- Find pending occurrences of retired jobs. Race: a claim; the cancelling checks again. A user's open transaction may add more; they are cancelled later.
 SELECT o.id FROM cronsensus_occurrences AS o
 WHERE o.namespace = :space AND o.state = 'pending' {listed} AND o.job_id + 0 IN :jobs;
@@ -127,6 +130,6 @@ SELECT j.id FROM cronsensus_jobs AS j {along: jobs_retired}
 WHERE j.namespace = :space AND j.retired_at IS NOT NULL AND j.retired_at > :recent AND j.waiting_until IS NULL
 ORDER BY j.id;
 
--- name: wait_no_more
+-- name: clear_waiting_until
 -- Record that retired jobs have no pending occurrences. Race: none, they are locked.
 UPDATE cronsensus_jobs AS j {by_id} SET waiting_until = NULL WHERE j.id IN :ids;

@@ -1,3 +1,6 @@
+-- Reports about runs: ends of attempts, released claims, progress and log lines.
+-- Aliases: o: occurrences, r: ended attempts, l: log lines. Words in braces and `given` are explained in queries.py.
+
 -- name: read_run
 -- Read whether a run is current, without a lock. Race: a takeover; the statement that records the run's end locks the row and checks again.
 SELECT o.state, o.token, o.session FROM cronsensus_occurrences AS o WHERE o.id = :occurrence AND o.namespace = :space;
@@ -42,9 +45,9 @@ SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_
 {rows_last}
 WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
--- name: again_runs
+-- name: snooze_runs
 -- rows: due bigint, new_reason text, new_note text, occurrence bigint, claim_token bigint
--- Make occurrences pending again without counting the attempt: they only check a condition again later. They no longer expire. Race: as above.
+-- Make snoozed occurrences pending again, without counting the attempt. They no longer expire. Race: as above.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_at = NULL, progress_done = NULL,
     progress_total = NULL, attempt = o.attempt - 1, expires_at = NULL, fingerprint = NULL, reason = given.new_reason,
@@ -64,7 +67,7 @@ SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_
 {rows_last}
 WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
--- name: give_back_runs
+-- name: release_runs
 -- rows: due bigint, occurrence bigint, claim_token bigint
 -- Release occurrences whose attempt has not started: pending again. Race: a takeover; the condition compares the token, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
@@ -73,7 +76,7 @@ SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_
 {rows_last}
 WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
--- name: give_up_runs
+-- name: cancel_released_runs
 -- rows: new_reason text, ended bigint, occurrence bigint, claim_token bigint
 -- Cancel occurrences whose attempt has not started. Race: as above.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
@@ -81,16 +84,16 @@ SET state = 'cancelled', attempt = o.attempt - 1, reason = given.new_reason, fin
 {rows_last}
 WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
--- name: take_back_runs
+-- name: requeue_cut_off_runs
 -- rows: due bigint, new_crashes integer, new_reason text, occurrence bigint, claim_token bigint
--- Make occurrences pending again whose attempt was cut off. Race: its end; the rows are locked, and the condition compares the token.
+-- Make occurrences whose attempt was cut off pending again. Race: its end; the rows are locked, and the condition compares the token.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_at = NULL, progress_done = NULL,
     progress_total = NULL, crashes = given.new_crashes, reason = given.new_reason, reserved = NULL
 {rows_last}
 WHERE o.id = given.occurrence AND o.token = given.claim_token AND 'running' = coalesce(o.state, '');
 
--- name: cut_off_runs
+-- name: close_cut_off_runs
 -- rows: new_state text, new_crashes integer, new_reason text, ended bigint, occurrence bigint, claim_token bigint
 -- Close occurrences whose attempt was cut off. Race: as above.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}

@@ -1,3 +1,6 @@
+-- Jobs: reading and locking them, their eras, pauses and verdicts.
+-- Aliases: o: occurrences, j: jobs, e: eras, p: pauses, v: verdict ranges. Words in braces and `given` are explained in queries.py.
+
 -- part: of_job
 (SELECT j.id FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.name = :job)
 
@@ -14,7 +17,7 @@ j.id, j.name, j.revision, j.digest, j.defined_at, j.watermark, j.horizon, j.next
 j.retired_at, j.waiting_until
 
 -- name: specs
--- Read definitions of jobs. Race: none, what is kept of them is known by the digest that is read with it.
+-- Read definitions of jobs. Race: none; the cache is keyed by the digest that is read with it.
 SELECT j.id, j.revision, j.digest, j.defined_at, j.spec FROM cronsensus_jobs AS j WHERE j.id IN :ids;
 
 -- name: lock_named_jobs
@@ -26,7 +29,7 @@ ORDER BY j.id
 {for_update};
 
 -- name: lock_asked_jobs
--- Lock jobs by name, and read for a session that wants work of them the node of the session, if it lives, and whether anything has expired. Race: two processes ask for work of one job; they lock in the order of ids, so they wait for each other. The session is locked and checked again before the commit, and of what has expired this tells only whether it is worth to look.
+-- Lock jobs by name for a session that acquires work, and read the session's node, if it is alive, and whether anything has expired. Race: two processes acquire work of one job; they lock in the order of ids, so they wait for each other. The session is locked and checked again before the commit, and the answer about expiry only saves a search.
 SELECT {part: job}, j.concurrency,
     (SELECT s.node FROM cronsensus_sessions AS s WHERE s.id = :session AND s.namespace = :space AND s.ended_at IS NULL
         AND s.epoch = :boot AND s.lease_until > :moment) AS holder,
@@ -39,7 +42,7 @@ ORDER BY j.id
 {for_update};
 
 -- name: eras_after
--- Read the eras of jobs that still matter: the one that holds at the watermark, and those after it. Race: none; what is kept of them is known by the digest of the definition.
+-- Read the eras of jobs that still apply: the era at the watermark, and those after it. Race: none; the cache is keyed by the digest of the definition.
 SELECT e.job_id, e.since, e.revision, e."trigger", e."after"
 FROM cronsensus_jobs AS j {by_id}
 JOIN cronsensus_eras AS e {along: eras_of_job} ON e.job_id = j.id
@@ -57,7 +60,7 @@ ORDER BY e.id;
 
 -- name: edges
 -- types: size bigint
--- Read a page of the living jobs that come after others, by name. Race: none, what is kept of them is known by the digest that is read with it.
+-- Read a page of downstream jobs that are not retired, by name. Race: none; the cache is keyed by the digest that is read with it.
 SELECT j.id, j.name, j.revision, j.digest, j.defined_at FROM cronsensus_jobs AS j
 WHERE j.namespace = :space AND j.dependent = 1 AND j.retired_at IS NULL AND j.name > :after
 ORDER BY j.name LIMIT :size;

@@ -1,3 +1,6 @@
+-- What a node reads in a round: due jobs, pending work, sessions.
+-- Aliases: o: occurrences, j: jobs, s: sessions, p: pauses. Words in braces and `given` are explained in queries.py.
+
 -- part: clock
 WITH RECURSIVE
 
@@ -13,14 +16,14 @@ WITH RECURSIVE clock (now) AS (SELECT :now),
 -- part: now [postgres]
 (SELECT clock.now FROM clock)
 
--- part: waiting
+-- part: is_pending
 o.namespace = :space AND o.state = 'pending' {listed}
 
 -- part: levels
 levels (level) AS (
-    SELECT (SELECT o.level FROM cronsensus_occurrences AS o WHERE {part: waiting} ORDER BY o.level DESC LIMIT 1)
+    SELECT (SELECT o.level FROM cronsensus_occurrences AS o WHERE {part: is_pending} ORDER BY o.level DESC LIMIT 1)
     UNION ALL
-    SELECT (SELECT o.level FROM cronsensus_occurrences AS o WHERE {part: waiting} AND o.level < levels.level
+    SELECT (SELECT o.level FROM cronsensus_occurrences AS o WHERE {part: is_pending} AND o.level < levels.level
         ORDER BY o.level DESC LIMIT 1)
     FROM levels WHERE levels.level IS NOT NULL
 )
@@ -28,26 +31,26 @@ levels (level) AS (
 -- part: levels [mysql]
 levels AS (
     SELECT o.level, min(o.due_at) AS earliest FROM cronsensus_occurrences AS o {index: pending}
-    WHERE {part: waiting}
+    WHERE {part: is_pending}
     GROUP BY o.namespace, o.state, o.level
 )
 
 -- part: level_is_due
 (SELECT 1 FROM cronsensus_occurrences AS o
-    WHERE {part: waiting} AND o.level = levels.level AND o.due_at <= {part: now} LIMIT 1) IS NOT NULL
+    WHERE {part: is_pending} AND o.level = levels.level AND o.due_at <= {part: now} LIMIT 1) IS NOT NULL
 
 -- part: level_is_due [mysql]
 levels.earliest <= :now
 
 -- part: next_pending
 SELECT min((SELECT o.due_at FROM cronsensus_occurrences AS o
-    WHERE {part: waiting} AND o.due_at > {part: now} AND o.level = levels.level ORDER BY o.due_at LIMIT 1))
+    WHERE {part: is_pending} AND o.due_at > {part: now} AND o.level = levels.level ORDER BY o.due_at LIMIT 1))
 FROM levels
 
 -- part: next_pending [mysql]
 SELECT min(later.earliest) FROM (
     SELECT min(o.due_at) AS earliest FROM cronsensus_occurrences AS o {index: pending}
-    WHERE {part: waiting} AND o.due_at > :now
+    WHERE {part: is_pending} AND o.due_at > :now
     GROUP BY o.namespace, o.state, o.level
 ) AS later
 
@@ -58,14 +61,14 @@ s.renewed_at, s.lease_until, s.epoch, s.draining, s.ended_at, s.ended_as, s.ende
 -- part: held_locks
 (SELECT count(*) FROM cronsensus_locks AS l WHERE l.namespace = s.namespace AND l.session = s.id)
 
--- part: turning
+-- part: live_nodes
 cronsensus_sessions AS s WHERE s.namespace = :space AND s.ended_at IS NULL AND s.concurrency > 0
 
--- part: turning [mysql]
+-- part: live_nodes [mysql]
 cronsensus_sessions AS s FORCE INDEX (cronsensus_sessions_turning)
 WHERE s.namespace = :space AND s.ended_at IS NULL AND s.concurrency > 0
 
--- part: turning [postgres]
+-- part: live_nodes [postgres]
 cronsensus_sessions AS s WHERE (CASE WHEN s.ended_at IS NULL AND s.concurrency > 0 THEN s.namespace END) = :space
 
 -- part: holder
@@ -84,7 +87,7 @@ floor(mod(j.id * 0.6180339887498949, 1) * :of) = :place
 -- part: definition
 j.revision, j.digest, j.defined_at
 
--- part: due
+-- part: due_jobs
 SELECT j.id, j.name, {part: definition}, j.watermark, j.wake_at, j.pause_ended_at,
     (SELECT count(*) FROM cronsensus_occurrences AS o {index: serial}
         WHERE o.job_id = j.id AND o.serial = 1 AND o.finished_at IS NULL) AS active
@@ -93,7 +96,7 @@ WHERE j.namespace = :space AND j.wake_at <= :until AND {part: of_partition}
 
 -- name: look
 -- types: now bigint, never bigint
--- Read which jobs are due, what waits, whether anything is parked, which sessions hold runs and which take turns, and the clock. One row for each session that takes turns, one for each that holds runs (which may be the same), one without when there is none. Sessions that are not nodes and hold no run are not read. Race: none is kept out; the answer is compared again before anything is done by it.
+-- Read which jobs are due, what is pending, whether anything is parked, which sessions are live nodes and which hold runs, and the clock. There is one row for each live node, one for each session that holds runs (which may be the same), and a single row without a session if there are none. Sessions that are not nodes and hold no run are not read. Race: others write meanwhile; whoever acts on the answer compares it again.
 {part: clock} {part: levels}
 SELECT seen.*, watched.*
 FROM (
@@ -110,7 +113,7 @@ FROM (
                 AND o.id > 0 ORDER BY o.id LIMIT 1) AS parked
 ) AS seen
 LEFT JOIN (
-    SELECT 1 AS turns, 0 AS held_runs, 0 AS held_locks, {part: session} FROM {part: turning}
+    SELECT 1 AS turns, 0 AS held_runs, 0 AS held_locks, {part: session} FROM {part: live_nodes}
     UNION ALL
     SELECT 0 AS turns, held.runs AS held_runs, {part: held_locks} AS held_locks, {part: session}
     FROM (SELECT o.session, count(*) AS runs FROM cronsensus_occurrences AS o {index: running}
@@ -121,12 +124,12 @@ LEFT JOIN (
 ORDER BY watched.number;
 
 -- name: due_jobs
--- Read the jobs that are due, those that have been so for longest first. MySQL may number by steps (Galera, group replication), which the golden ratio spreads over partitions and a remainder does not. Race: a job is fired after the look that counted it; then this finds less, and the look is made again.
-{part: due} ORDER BY j.wake_at, j.id LIMIT :size;
+-- Read the due jobs, the most overdue first. MySQL may number by steps (Galera, group replication): the golden ratio spreads such numbers over partitions, a remainder would not. Race: a job is fired after the look that counted it; then this finds fewer, and the look is repeated.
+{part: due_jobs} ORDER BY j.wake_at, j.id LIMIT :size;
 
 -- name: newest_due_jobs
--- Read the jobs that have become due last. Race: as above.
-{part: due} ORDER BY j.wake_at DESC, j.id DESC LIMIT :size;
+-- Read the jobs that became due last. Race: as above.
+{part: due_jobs} ORDER BY j.wake_at DESC, j.id DESC LIMIT :size;
 
 -- name: pauses_after
 -- Read the pauses of a job that ended after its watermark. Race: none; a plan is compared with the job again.

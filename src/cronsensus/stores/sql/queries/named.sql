@@ -1,21 +1,24 @@
+-- Claims by key (acquire), and what is needed for them.
+-- Aliases: o: occurrences, j: jobs, e: eras. Words in braces and `given` are explained in queries.py.
+
 -- part: of_job
 (SELECT j.id FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.name = :job)
 
--- part: asked
+-- part: select_by_key
 SELECT o.id, o.job_id, o.state, o."key", o.origin, o.scheduled_for, o.due_at, o.attempt, o.crashes, o.failures, o.payload,
     o.finished_at, o.fingerprint, o.parent, o.listed, o.created_at, o.note
 FROM cronsensus_occurrences AS o {index: by_key}
 
 -- name: lock_named
--- Lock what stands under keys of a job. Race: a claim, or an end; it comes before the lock or after the commit. Within a job the order of ids keeps two transactions from waiting for each other; over several jobs they may, and one of them is tried again. The job is locked by the statement before, so none is created meanwhile.
-{part: asked}
+-- Lock the occurrences of a job with some keys. Race: a claim, or an end; it comes before the lock or after the commit. Within a job the order of ids keeps two transactions from waiting for each other; over several jobs they may, and one of them is tried again. The job is locked by the statement before, so none is created meanwhile.
+{part: select_by_key}
 WHERE o.job_id = {part: of_job} AND o."key" IN :keys
 ORDER BY o.id
 {for_update};
 
 -- name: lock_asked
--- Lock what stands under keys of several jobs. Race: as above.
-{part: asked}
+-- Lock the occurrences of several jobs with some keys. Race: as above.
+{part: select_by_key}
 WHERE o.job_id IN :ids AND o."key" IN :keys
 ORDER BY o.id
 {for_update};
@@ -37,7 +40,7 @@ WHERE e.job_id = {part: of_job} AND e.since >= coalesce(
 ORDER BY e.id;
 
 -- name: ids_of_asked
--- Read the ids of what was created under keys of jobs, and the last token that this transaction took. Race: none, the jobs are locked, and the token is this connection's own.
+-- Read the ids of occurrences that were created with some keys, and the last token that this transaction took. Race: none, the jobs are locked, and the token is this connection's own.
 SELECT o.id, o.job_id, o."key", {last_token} AS last
 FROM cronsensus_occurrences AS o {index: by_key}
 WHERE o.job_id IN :ids AND o."key" IN :keys;
@@ -45,7 +48,7 @@ WHERE o.job_id IN :ids AND o."key" IN :keys;
 -- name: start_asked
 -- types: session text, node text
 -- rows: place bigint, started bigint, due bigint, new_fingerprint text, job bigint, wanted_key text
--- Make the occurrences under keys running, each under a token of its own. Race: two nodes take one; the rows are locked or new, the condition checks whether they are pending, and the number of rows is checked.
+-- Make the occurrences with some keys running, each under a token of its own. Race: two nodes take one; the rows are locked or new, the condition checks whether they are pending, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_occurrences AS o {index: by_key}
 SET state = 'running', attempt = o.attempt + 1, token = {last_token} - given.place, session = :session, node = :node,
     started_at = given.started, due_at = given.due, fingerprint = given.new_fingerprint, reason = NULL, error = NULL,
@@ -55,7 +58,7 @@ WHERE o.job_id = given.job AND o."key" = given.wanted_key AND 'pending' = coales
 
 -- name: close_asked
 -- rows: ended bigint, new_state text, new_reason text, job bigint, wanted_key text
--- Give a verdict to times that nobody runs. Race: none, the jobs are locked and the rows are new; the number of rows is checked.
+-- Close the occurrences of nominal times that are not run, with a verdict. Race: none, the jobs are locked and the rows are new; the number of rows is checked.
 UPDATE {rows_first} cronsensus_occurrences AS o {index: by_key}
 SET state = given.new_state, reason = given.new_reason, finished_at = given.ended
 {rows_last}
@@ -63,7 +66,7 @@ WHERE o.job_id = given.job AND o."key" = given.wanted_key AND 'pending' = coales
 
 -- name: pass_watermarks
 -- rows: new_watermark bigint, job bigint
--- Move the watermarks of jobs without a trigger over times that were decided. Race: the jobs are locked; what an earlier trigger still owes is decided first.
+-- Move the watermarks of jobs without a trigger to times that were decided. Race: the jobs are locked; times that an earlier trigger left undecided come first.
 UPDATE {rows_first} cronsensus_jobs AS j {by_id}
 SET watermark = given.new_watermark
 {rows_last}

@@ -1,5 +1,8 @@
+-- Carrying plans out: watermarks, new occurrences and verdicts.
+-- Aliases: o: occurrences, j: jobs. Words in braces and `given` are explained in queries.py.
+
 -- name: lock_jobs
--- Lock jobs and read what plans rest on. Race: two nodes carry out plans of one job; they lock in the order of ids, so they wait for each other.
+-- Lock jobs and read the values that plans are compared with. Race: two nodes carry out plans of one job; they lock in the order of ids, so they wait for each other.
 SELECT j.id, j.revision, j.digest, j.defined_at, j.watermark, j.paused_at, j.retired_at
 FROM cronsensus_jobs AS j {by_id}
 WHERE j.id IN :ids AND coalesce(j.namespace, '') = :space
@@ -7,7 +10,7 @@ ORDER BY j.id
 {for_update};
 
 -- name: count_active
--- Count what is active of jobs and ruled by their overlap. Race: the jobs are locked by the statement before, so this sees what was committed while that one waited.
+-- Count the active occurrences of jobs that are subject to overlap. Race: the jobs are locked by the statement before, so this sees what was committed while that one waited.
 SELECT o.job_id, count(*) AS active
 FROM cronsensus_occurrences AS o {index: serial}
 WHERE o.job_id IN :ids AND o.serial = 1 AND o.finished_at IS NULL
@@ -23,18 +26,18 @@ WHERE j.id = given.job AND j.watermark = given.seen_watermark AND j.revision = g
 
 -- name: insert_verdicts
 -- rows: job bigint, first_time bigint, last_time bigint, state text, reason text, number integer, decided_at bigint
--- Record what will not run. Race: none, the job is locked.
+-- Record verdicts on times that will not run. Race: none, the job is locked.
 INSERT INTO cronsensus_verdicts (job_id, "first", "last", state, reason, "count", decided_at)
 {values: given.job, given.first_time, given.last_time, given.state, given.reason, given.number, given.decided_at};
 
 -- name: cancel_pending
--- Cancel what waits of a job and is ruled by its overlap. Race: a claim of it; the condition checks whether it is still pending.
+-- Cancel the pending occurrences of a job that are subject to overlap. Race: a claim; the condition checks whether it is still pending.
 UPDATE cronsensus_occurrences
 SET state = 'cancelled', reason = 'cancel_previous', finished_at = :now
 WHERE job_id = :job AND serial = 1 AND finished_at IS NULL AND state = 'pending';
 
 -- name: ask_running
--- Ask what runs of a job, and is ruled by its overlap, to stop. Race: its end; the condition checks whether it still runs.
+-- Ask the running occurrences of a job that are subject to overlap to stop. Race: its end; the condition checks whether it still runs.
 UPDATE cronsensus_occurrences
 SET cancel_reason = 'cancel_previous'
 WHERE job_id = :job AND serial = 1 AND finished_at IS NULL AND state = 'running' AND cancel_reason IS NULL;
@@ -46,16 +49,16 @@ INSERT INTO cronsensus_occurrences (namespace, job_id, "key", origin, state, ser
 {values: given.namespace, given.job_id, given.key, given.origin, 'pending', given.serial, given.priority, given.level, given.scheduled_for, given.due_at, given.expires_at, 0, 0, 0, 0, given.created_at, given.retry_of, given.payload, given.fingerprint, given.parent, given.parked_on}
 
 -- name: insert_occurrences
--- Create those occurrences whose key is not there. Race: two nodes create one; the unique key of (job, key) admits only one, and what stands there stays.
+-- Create those occurrences whose key does not exist. Race: two nodes create one; the unique key of (job, key) admits only one, and an existing row stays as it is.
 {part: new_occurrences}
 {absent: job_id, key};
 
 -- name: insert_new
--- Create occurrences whose keys are not there. Race: another caller has one; the unique key of (job, key) admits only one, and this fails.
+-- Create occurrences whose keys must not exist. Race: another caller has one; the unique key of (job, key) admits only one, and this fails.
 {part: new_occurrences};
 
 -- name: find_keys
--- Read the occurrences of a job that stand under keys. Race: the job is locked, so none is created meanwhile.
+-- Read the occurrences of a job with some keys. Race: the job is locked, so none is created meanwhile.
 SELECT o.id, o.job_id, o."key", o.state FROM cronsensus_occurrences AS o WHERE o.job_id = :job AND o."key" IN :keys;
 
 -- name: find_keys_by_name

@@ -1,5 +1,5 @@
 -- name: living_nodes
--- Read which sessions live and how many runs each holds, if the schema is the one that this code knows. Race: none.
+-- Read which sessions are alive and how many runs each holds, if the schema has this code's version. Race: none.
 SELECT s.node, s.id, s.draining, s.concurrency,
     (SELECT count(*) FROM cronsensus_occurrences AS o {index: running}
         WHERE o.namespace = s.namespace AND o.session = s.id AND o.state = 'running' {listed}) AS held_runs,

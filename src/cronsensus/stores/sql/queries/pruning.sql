@@ -1,32 +1,35 @@
--- part: kept
+-- Pruning: finding and deleting old rows.
+-- Aliases: o: occurrences, j: jobs, r: retries, b: batches, v: verdict ranges, e: eras, p: pauses, s: sessions, t: trail, l: locks. Words in braces and `given` are explained in queries.py.
+
+-- part: prune_before
 coalesce(:before, :now - CASE WHEN j.keep < :least THEN :least WHEN j.keep > :most THEN :most ELSE j.keep END)
 
 -- part: needed_from
 :waiting_since - CASE WHEN j.keep < :least THEN :least WHEN j.keep > :most THEN :most ELSE j.keep END
 
--- part: retried
+-- part: or_retry_is_open
 OR EXISTS (SELECT 1 FROM cronsensus_occurrences AS r WHERE (r.finished_at IS NULL OR r.retried_as IS NOT NULL)
         AND r.id = CASE WHEN o.parent IS NULL THEN o.retried_as
             ELSE (SELECT b.retried_as FROM cronsensus_occurrences AS b WHERE b.id = o.parent) END)
     THEN 1 ELSE 0 END
 
--- part: no_young_batch
+-- part: batch_is_old
 (o.parent IS NULL OR NOT EXISTS (SELECT 1 FROM cronsensus_occurrences AS b
-    WHERE b.id = o.parent AND (b.finished_at IS NULL OR b.finished_at >= {part: kept})))
+    WHERE b.id = o.parent AND (b.finished_at IS NULL OR b.finished_at >= {part: prune_before})))
 
--- part: no_young_batch_of_job
+-- part: batch_of_job_is_old
 (o.parent IS NULL OR NOT EXISTS (SELECT 1 FROM cronsensus_occurrences AS b
     WHERE b.id = o.parent AND (b.finished_at IS NULL OR b.finished_at >= :ended)))
 
--- part: from_pauses
+-- part: select_pauses_first
 SELECT
 
--- part: from_pauses [mysql]
+-- part: select_pauses_first [mysql]
 SELECT STRAIGHT_JOIN
 
 -- name: earliest_dependent
 -- types: never bigint
--- Read when the earliest parked dependent was created: its upstreams are needed. Race: one is created meanwhile; what it needs is too young to be pruned.
+-- Read when the earliest parked downstream run was created: its upstreams are needed. Race: one is created meanwhile; what it needs is too young to be pruned.
 SELECT min(o.created_at) AS created_at
 FROM cronsensus_occurrences AS o {index: parked}
 WHERE o.namespace = :space AND o.parked_on IS NOT NULL AND o.state = 'pending' AND +o.due_at = :never
@@ -36,56 +39,56 @@ WHERE o.namespace = :space AND o.parked_on IS NOT NULL AND o.state = 'pending' A
 -- types: before bigint, now bigint, waiting_since bigint, least bigint, most bigint, size bigint
 -- Find occurrences that ended before a moment, or longer ago than their job's keep. Occurrences above the watermark stay: their keys keep a later fire from creating them again. Items of a batch that is not over, or not for as long, stay too. Unless somebody gave a moment, occurrences that an open one needs stay: those that existed when the earliest parked dependent was created, and a batch with its items while its retry is open, or was retried itself. The namespace is hidden in an expression, so that jobs are read by id: by an index on it, all old rows would be sorted to find the first thousand. Race: a batch is retried after this has found it; the retry then fails, since its items are gone. A final state has no exit, and a watermark only rises.
 SELECT o.id, o.job_id, o.scheduled_for AS last,
-    CASE WHEN o.scheduled_for IS NOT NULL AND o.finished_at >= {part: needed_from} {part: retried} AS needed
+    CASE WHEN o.scheduled_for IS NOT NULL AND o.finished_at >= {part: needed_from} {part: or_retry_is_open} AS needed
 FROM cronsensus_jobs AS j
 JOIN cronsensus_occurrences AS o ON o.job_id = j.id
-WHERE coalesce(j.namespace, '') = :space AND o.finished_at IS NOT NULL AND o.finished_at < {part: kept}
-    AND (o.scheduled_for IS NULL OR o.scheduled_for <= j.watermark) AND {part: no_young_batch}
-    AND (:before IS NOT NULL OR 0 = CASE WHEN o.scheduled_for IS NOT NULL AND o.finished_at >= {part: needed_from} {part: retried})
+WHERE coalesce(j.namespace, '') = :space AND o.finished_at IS NOT NULL AND o.finished_at < {part: prune_before}
+    AND (o.scheduled_for IS NULL OR o.scheduled_for <= j.watermark) AND {part: batch_is_old}
+    AND (:before IS NOT NULL OR 0 = CASE WHEN o.scheduled_for IS NOT NULL AND o.finished_at >= {part: needed_from} {part: or_retry_is_open})
 ORDER BY j.id, o.finished_at, o.id
 LIMIT :size;
 
 -- name: old_ranges
 -- types: before bigint, now bigint, waiting_since bigint, least bigint, most bigint, size bigint
--- Find ranges of times that ended as long ago. Race: none, a range never changes.
+-- Find verdict ranges that ended as long ago. Race: none, a range never changes.
 SELECT v.id, v.job_id, v."last", CASE WHEN v."last" >= {part: needed_from} THEN 1 ELSE 0 END AS needed
 FROM cronsensus_jobs AS j
 JOIN cronsensus_verdicts AS v ON v.job_id = j.id
-WHERE coalesce(j.namespace, '') = :space AND v."last" < {part: kept}
+WHERE coalesce(j.namespace, '') = :space AND v."last" < {part: prune_before}
     AND (:before IS NOT NULL OR 0 = CASE WHEN v."last" >= {part: needed_from} THEN 1 ELSE 0 END)
 ORDER BY j.id, v."last", v.id
 LIMIT :size;
 
 -- name: jobs_with_old
 -- types: before bigint, now bigint, waiting_since bigint, least bigint, most bigint
--- Find jobs with an occurrence that ended as long ago, and the limits for each; a seek in the index for each job. Race: none, a final state has no exit.
-SELECT j.id, {part: kept} AS ended, {part: needed_from} AS needed_from, j.watermark
+-- Find jobs with an occurrence that ended as long ago, and the bounds for each job; one index seek per job. Race: none, a final state has no exit.
+SELECT j.id, {part: prune_before} AS ended, {part: needed_from} AS needed_from, j.watermark
 FROM (SELECT o.job_id, min(o.finished_at) AS ended FROM cronsensus_occurrences AS o {index: final}
     WHERE o.finished_at IS NOT NULL GROUP BY o.job_id) AS earliest
 JOIN cronsensus_jobs AS j ON j.id = earliest.job_id
-WHERE coalesce(j.namespace, '') = :space AND earliest.ended < {part: kept}
+WHERE coalesce(j.namespace, '') = :space AND earliest.ended < {part: prune_before}
 ORDER BY j.id;
 
 -- name: old_of_job
 -- types: before bigint, ended bigint, needed_from bigint, passed bigint, size bigint
 -- Find occurrences of a job that ended before a moment. Race: as for all jobs.
 SELECT o.id, o.job_id, o.scheduled_for AS last,
-    CASE WHEN o.scheduled_for IS NOT NULL AND o.finished_at >= :needed_from {part: retried} AS needed
+    CASE WHEN o.scheduled_for IS NOT NULL AND o.finished_at >= :needed_from {part: or_retry_is_open} AS needed
 FROM cronsensus_occurrences AS o {index: final}
 WHERE o.job_id = :job AND o.finished_at IS NOT NULL AND o.finished_at < :ended
-    AND (o.scheduled_for IS NULL OR o.scheduled_for <= :passed) AND {part: no_young_batch_of_job}
+    AND (o.scheduled_for IS NULL OR o.scheduled_for <= :passed) AND {part: batch_of_job_is_old}
     AND (:before IS NOT NULL
-        OR 0 = CASE WHEN o.scheduled_for IS NOT NULL AND o.finished_at >= :needed_from {part: retried})
+        OR 0 = CASE WHEN o.scheduled_for IS NOT NULL AND o.finished_at >= :needed_from {part: or_retry_is_open})
 ORDER BY o.finished_at, o.id
 LIMIT :size;
 
 -- name: jobs_with_old_ranges
 -- types: before bigint, now bigint, waiting_since bigint, least bigint, most bigint
 -- Find jobs with a range that ended as long ago. Race: none, a range never changes.
-SELECT j.id, {part: kept} AS ended, {part: needed_from} AS needed_from
+SELECT j.id, {part: prune_before} AS ended, {part: needed_from} AS needed_from
 FROM (SELECT v.job_id, min(v."last") AS ended FROM cronsensus_verdicts AS v GROUP BY v.job_id) AS earliest
 JOIN cronsensus_jobs AS j ON j.id = earliest.job_id
-WHERE coalesce(j.namespace, '') = :space AND earliest.ended < {part: kept}
+WHERE coalesce(j.namespace, '') = :space AND earliest.ended < {part: prune_before}
 ORDER BY j.id;
 
 -- name: old_ranges_of_job
@@ -161,7 +164,7 @@ SELECT j.id
 FROM cronsensus_jobs AS j {along: jobs_redefined}
 WHERE j.namespace = :space AND j.revision > 1 AND j.retired_at IS NULL
     AND (SELECT min(f.since) FROM cronsensus_eras AS f WHERE f.job_id = j.id)
-        < (SELECT max(e.since) FROM cronsensus_eras AS e WHERE e.job_id = j.id AND e.since < {part: kept}
+        < (SELECT max(e.since) FROM cronsensus_eras AS e WHERE e.job_id = j.id AND e.since < {part: prune_before}
             AND (j.next_due IS NULL OR e.since <= j.watermark OR e.since < j.next_due))
 ORDER BY j.id
 LIMIT :size;
@@ -169,10 +172,10 @@ LIMIT :size;
 -- name: old_pauses
 -- types: before bigint, now bigint, least bigint, most bigint, size bigint
 -- Find pauses of living jobs that ended as long ago, without undecided times. Race: none, there are none later: the watermark only rises, and a new definition begins after it. MySQL is made to start from the pauses, which are few.
-{part: from_pauses} p.id
+{part: select_pauses_first} p.id
 FROM cronsensus_pauses AS p
 JOIN cronsensus_jobs AS j ON j.id = p.job_id
-WHERE j.namespace = :space AND j.retired_at IS NULL AND p."end" IS NOT NULL AND p."end" < {part: kept}
+WHERE j.namespace = :space AND j.retired_at IS NULL AND p."end" IS NOT NULL AND p."end" < {part: prune_before}
     AND (j.next_due IS NULL OR p."end" <= j.watermark OR p."end" < j.next_due)
 ORDER BY p.id
 LIMIT :size;
@@ -196,8 +199,8 @@ WHERE j.id IN :ids AND j.retired_at IS NOT NULL AND j.retired_at < :ended AND j.
 ORDER BY j.id
 {for_update};
 
--- name: kept_back
--- Find jobs that still have an occurrence or a range. Race: the jobs are locked by the statement before, so none is added meanwhile.
+-- name: jobs_with_rows
+-- Find jobs that still have an occurrence or a verdict range. Race: the jobs are locked by the statement before, so none is added meanwhile.
 SELECT o.job_id FROM cronsensus_occurrences AS o WHERE o.job_id IN :ids
 UNION
 SELECT v.job_id FROM cronsensus_verdicts AS v WHERE v.job_id IN :ids;
@@ -222,11 +225,11 @@ WHERE j.id IN :ids AND j.retired_at IS NULL
 ORDER BY j.id
 {for_update};
 
--- name: beginnings
+-- name: era_beginnings
 -- Read when the eras of jobs began. Race: the jobs are locked by the statement before, so no other begins meanwhile.
 SELECT e.job_id, e.since FROM cronsensus_eras AS e WHERE e.job_id IN :ids;
 
--- name: pass_eras
+-- name: raise_over_deleted_eras
 -- rows: moved bigint, job bigint
 -- Raise watermarks and horizons over deleted eras. Race: none, the jobs are locked; the number of rows is checked.
 UPDATE {rows_first} cronsensus_jobs AS j {by_id}

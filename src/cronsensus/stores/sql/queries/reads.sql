@@ -1,3 +1,6 @@
+-- Reads for programs and operators: occurrences, attempts, verdicts, logs, counts, the trail.
+-- Aliases: o: occurrences, j: jobs, v: verdict ranges, r: ended attempts, l: log lines, s: sessions, t: trail. Words in braces and `given` are explained in queries.py.
+
 -- part: job
 (SELECT j.name FROM cronsensus_jobs AS j WHERE j.id = o.job_id) AS job
 
@@ -30,7 +33,7 @@ WHERE o.namespace = :space {listed}
     {also until: AND o.scheduled_for <= :until}
 
 -- name: oldest_occurrences
--- Read a page of occurrences, the oldest first. The states stand in the text, where a database sees which partial index will do. Race: none; what is created meanwhile has a higher id, but for what a transaction of a user's commits later: that may come behind a page that was read.
+-- Read a page of occurrences, the oldest first. The states are literals, so that the database can use a partial index. Race: none; what is created meanwhile has a higher id, except what a user's transaction commits later: that may be on a page that was already read.
 {part: matching} AND o.id > :after ORDER BY o.id LIMIT :size;
 
 -- name: newest_occurrences
@@ -39,7 +42,7 @@ WHERE o.namespace = :space {listed}
 
 -- name: ended_badly
 -- types: since bigint, after bigint, size bigint
--- Read what failed, or was missed or cancelled, since a moment. Race: one that ends meanwhile may be committed later with an earlier time; so a reader goes back a little each time.
+-- Read occurrences that failed, or were missed or cancelled, since a moment. Race: one that ends meanwhile may be committed later with an earlier time; so a reader goes back a little each time.
 {part: occurrence}
 FROM cronsensus_occurrences AS o {index: unwell}
 WHERE o.namespace = :space AND o.state IN ('failed', 'missed', 'cancelled') AND o.finished_at >= :since
@@ -57,7 +60,7 @@ WHERE v.id > :after
 ORDER BY v.id
 LIMIT :size;
 
--- name: last_decided
+-- name: last_verdict
 -- Read the last verdict range. Race: none.
 SELECT v.id, j.name AS job, v."first", v."last", v.state, v.reason, v."count" AS counted, v.decided_at
 FROM cronsensus_verdicts AS v
@@ -65,8 +68,8 @@ JOIN cronsensus_jobs AS j ON j.id = v.job_id AND j.namespace = :space
 ORDER BY v.id DESC
 LIMIT 1;
 
--- name: attempted
--- Read the occurrences whose attempts are asked for, with what runs of them now. Race: an attempt ends between this and the next statement; both are of one snapshot, where the database has them.
+-- name: occurrences_of_attempts
+-- Read the occurrences whose attempts are requested, with their running attempts. Race: an attempt ends between this and the next statement; both are of one snapshot, where the database has them.
 SELECT o.id, o.job_id, {part: job}, o."key", o.scheduled_for, o.state, o.attempt, o.token, o.session, o.node, o.started_at
 FROM cronsensus_occurrences AS o
 WHERE o.namespace = :space AND o.id IN :ids;
@@ -92,14 +95,14 @@ LIMIT :size;
 SELECT j.id, j.name FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.name IN :names;
 
 -- name: count_pending
--- Count what waits of jobs, along what waits in the namespace and not along the whole history of each job: hence the sum. Race: none.
+-- Count the pending occurrences of jobs. The sum hides the job, so that the index of pending occurrences is read, and not the whole history of each job. Race: none.
 SELECT o.job_id, count(*) AS waiting
 FROM cronsensus_occurrences AS o
 WHERE o.namespace = :space AND o.state = 'pending' {listed} AND o.job_id + 0 IN :ids
 GROUP BY o.job_id;
 
 -- name: counts
--- Count what there is, each kind up to a limit. Race: none.
+-- Count jobs, occurrences and sessions, each up to a limit. Race: none.
 SELECT
     (SELECT count(*) FROM (SELECT j.id FROM cronsensus_jobs AS j
         WHERE j.namespace = :space AND j.retired_at IS NULL LIMIT :size) AS counted) AS jobs,

@@ -1,4 +1,7 @@
--- part: run_and_job
+-- Sessions: opening, renewing and ending them; their runs and signs of life.
+-- Aliases: s: sessions, o: occurrences, j: jobs, r: releases, c: counters. Words in braces and `given` are explained in queries.py.
+
+-- part: run_with_job
 o.id, o.job_id, o."key", o.state, o.attempt, o.token, o.session, o.node, o.due_at, o.started_at, o.crashes,
 o.reserved, o.cancel_reason,
 (SELECT j.name FROM cronsensus_jobs AS j WHERE j.id = o.job_id) AS name,
@@ -6,7 +9,7 @@ o.reserved, o.cancel_reason,
 (SELECT j.digest FROM cronsensus_jobs AS j WHERE j.id = o.job_id) AS digest,
 (SELECT j.defined_at FROM cronsensus_jobs AS j WHERE j.id = o.job_id) AS defined_at
 
--- part: held
+-- part: from_runs_of_session
 FROM cronsensus_occurrences AS o {index: running}
 WHERE o.namespace = :space AND o.session = :session AND o.state = 'running' {listed}
 ORDER BY o.id
@@ -24,7 +27,7 @@ SELECT s.node
 FROM cronsensus_sessions AS s
 WHERE s.id = :session AND s.namespace = :space AND s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment;
 
--- name: renewing
+-- name: read_renewing_session
 -- Read whether a session is alive, what an operator requested, and its runs. Race: the statement before has locked the row; this one reads the clock, and sees the claims that the lock waited for.
 SELECT CASE WHEN s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment THEN 1 ELSE 0 END AS alive,
     s.draining, s.beats,
@@ -69,7 +72,7 @@ INSERT INTO cronsensus_sessions (id, namespace, node, host, pid, pid_started, "r
 {values: given.session, given.space, given.node, given.host, given.pid, given.pid_started, given.release, given.version, given.concurrency, given.functions, given.declares, given.tzdata, given.zones, given.now, given.now, 0, given.until, given.boot, 0}
 {absent: namespace, id};
 
--- name: open_again
+-- name: renew_opened_session
 -- Set the lease of a session that was just inserted, or existed before. Race: its end; the row is locked, and the condition checks whether it is alive. A session inserted in this transaction counts as alive, though its lease may be shorter than the transaction.
 UPDATE cronsensus_sessions
 SET lease_until = :until, renewed_at = :now
@@ -77,7 +80,7 @@ WHERE id = :session AND namespace = :space AND ended_at IS NULL AND epoch = :boo
     AND (lease_until > :moment OR lease_until = :until);
 
 -- name: drain
--- Ask a session to take nothing new. Race: its end; the condition checks whether it is alive.
+-- Ask a session to claim nothing new. Race: its end; the condition checks whether it is alive.
 UPDATE cronsensus_sessions SET draining = 1
 WHERE id = :session AND namespace = :space AND ended_at IS NULL AND epoch = :boot AND lease_until > :moment;
 
@@ -97,13 +100,13 @@ WHERE s.id = :session AND s.namespace = :space AND s.ended_at IS NULL
 
 -- name: try_lock_runs
 -- Lock those runs of a session that no other transaction has locked, and read them. Race: their end; while that has the lock, they are passed over, and afterwards they are not running.
-SELECT {part: run_and_job}
-{part: held}
+SELECT {part: run_with_job}
+{part: from_runs_of_session}
 {for_update} {skip_locked};
 
 -- name: try_lock_runs [postgres]
 -- Lock those runs of a session that no other transaction has locked, and read them, if the session can be locked too. Race: as above; the rows that the statement before has locked are this transaction's own.
-SELECT {part: run_and_job}
+SELECT {part: run_with_job}
 FROM cronsensus_occurrences AS o
 WHERE o.namespace = :space AND o.session = :session AND o.state = 'running'
     AND EXISTS (
@@ -117,17 +120,17 @@ ORDER BY o.id
 -- name: held_runs
 -- Read the ids of a session's runs. Race: none, the session is locked, so it starts nothing.
 SELECT o.id
-{part: held};
+{part: from_runs_of_session};
 
 -- name: lock_held
 -- Lock a session's runs, and read them. Race: the end of a run; it comes before the lock, or finds another token.
-SELECT {part: run_and_job}
-{part: held}
+SELECT {part: run_with_job}
+{part: from_runs_of_session}
 {for_update};
 
 -- name: lock_cut_off
--- Lock occurrences that are to be cut off, and read them. Race: a takeover; token and session are compared after the lock.
-SELECT {part: run_and_job}
+-- Lock occurrences whose attempt is to be cut off, and read them. Race: a takeover; token and session are compared after the lock.
+SELECT {part: run_with_job}
 FROM cronsensus_occurrences AS o {by_id}
 WHERE o.id IN :ids AND o.namespace = :space
 ORDER BY o.id

@@ -1,22 +1,24 @@
-"""The epoch of a SQLite database: a life of the lease clock, which all of its processes must share. See ADR 22.
+"""The epoch of a SQLite database: all of its processes must share one run of the lease clock. See ADR 22.
+
+Leases end by the host's monotonic clock. Two containers on one kernel may have boot ids or monotonic clocks of their
+own; each would take the other's leases for expired, and its processes for dead. An epoch names one run of the clock.
+A process is refused while a process of another epoch uses the database. Only the kernel knows that reliably: it frees
+the file locks of a dead process.
 
 ::
 
-    jobs.db-epoch   its first line is the epoch; each process that uses jobs.db holds a shared flock on the file
+    jobs.db-epoch   the first line is the epoch; each process that uses jobs.db holds a shared flock on this file
 
-A lease of another epoch has run out, whatever its end. Two containers on a kernel may have boot ids or monotonic clocks
-of their own, and would take each other for dead. So a process is refused while a process of another epoch is alive.
-Only the kernel knows that: it frees the lock of a dead process.
+A process that opens the database reads the file:
 
-A process that opens the database
+- If it contains its own epoch, the process takes the shared lock, and is done.
+- If not, the process takes SQLite's write lock, so that only one process does this at a time, and tries for an
+  exclusive lock on the file. If it gets that, no other process is left, and it writes its own epoch. If not, a living
+  process of another epoch holds the shared lock, and this process is refused.
 
-- finds its own epoch in the file: takes the shared lock, and is done;
-- finds anything else: takes its turn, and tries for the exclusive lock. If it gets that, no process is left, and its
-  own epoch begins. If not, a living process holds the shared lock, and this process is refused.
-
-Safe when two do so at the same instant, because only one has its turn. The shared lock is kept only on the process's
-own text, so a refused exclusive lock proves that the text belongs to a living process. A process that dies in between
-leaves no lock, and a text that the next process writes anew. A turn is SQLite's write lock.
+A process holds the shared lock only while the file contains its own epoch. So a refused exclusive lock proves that the
+epoch in the file is that of a living process. A process that dies in between leaves no lock, and the next process
+writes the file anew.
 """
 
 from __future__ import annotations
@@ -52,11 +54,12 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 _TEXT = re.compile(rb"([!-~]{1,64})\n")
 _NOTE = "Processes that use the database beside this file hold a lock on it: leave it where it is.\n"
 
-Turn = Callable[[], AbstractContextManager[object]]
+WriteLock = Callable[[], AbstractContextManager[object]]
+"""Returns a context manager that holds the database's write lock."""
 
 
 @contextmanager
-def write_turn(driver: sqlite3.Connection) -> Iterator[None]:
+def hold_write_lock(driver: sqlite3.Connection) -> Iterator[None]:
     """Hold SQLite's write lock, without writing into the database."""
     driver.execute("BEGIN IMMEDIATE")
     try:
@@ -69,11 +72,11 @@ _warned: set[Path] = set()
 
 
 class Epoch:
-    """A handle's part in the epoch. Safe to share between threads.
+    """Keeps a handle in its epoch, by a lock on the epoch's file. Safe to share between threads.
 
     Attributes:
-        text: the epoch, since ``enter_epoch``.
-        why_not: why no lock can be held here, so that nobody is refused; empty: a lock is held.
+        text: the epoch of this process, since ``enter_epoch``.
+        why_not: why no lock is held, so that no process is refused; empty: a lock is held.
     """
 
     def __init__(self, database: Path, *, may_be_remote: bool = False) -> None:
@@ -85,15 +88,15 @@ class Epoch:
         self._path = database.with_name(database.name + "-epoch")
         self._may_be_remote = may_be_remote
         self._holds: list[weakref.finalize[..., Epoch]] = []
-        """Each closes a file, and ends its lock. Several if threads opened connections at the same time."""
+        """Each closes a file, which frees its lock. There are several if threads opened connections at once."""
         self.text = ""
         self.why_not = "no connection was opened yet"
         _epochs.add(self)
 
-    def enter_epoch(self, turn: Turn) -> None:
-        """Hold the own epoch until ``leave_epoch``; return at once if this handle does so already.
+    def enter_epoch(self, write_lock: WriteLock) -> None:
+        """Hold this process's epoch until ``leave_epoch``. Does nothing if this handle holds it already.
 
-        ``turn()`` is entered for the part that only one process at a time may do.
+        ``write_lock()`` is entered for the part that only one process at a time may do.
 
         Raises:
             StoreRefused: a process of another epoch uses the database.
@@ -104,7 +107,7 @@ class Epoch:
             return
         try:
             if not self._join_epoch():
-                with turn():
+                with write_lock():
                     self._begin_epoch()
         except OSError as error:
             if error.errno not in _CANNOT_LOCK:
@@ -119,7 +122,7 @@ class Epoch:
             self._holds.pop()()
 
     def _is_unavailable(self) -> bool:
-        """Whether no lock is held: the file is read-only, or on a network file system."""
+        """Whether no lock can be held: the file is read-only, or on a network file system."""
         if not _HAS_FLOCK:
             self.why_not = "this system has no flock"
         elif sqlite_errors.is_read_only(self._database):
@@ -131,21 +134,21 @@ class Epoch:
         return bool(self.why_not)
 
     def _join_epoch(self) -> bool:
-        """Hold the own epoch if the file contains it; ``False``: it contains another or none."""
+        """Take the shared lock if the file contains this process's epoch; return whether it does."""
         try:
             file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             return False
         joins = False
         try:
-            # Checked before locking, too: with a dead process's text, the lock would look like a sign of its life.
+            # Checked before locking, too: a lock on the epoch of a dead process would look like a sign of its life.
             joins = self._is_own(file) and _try_lock(file, fcntl.LOCK_SH) and self._is_own(file)
         finally:
             self._keep_file(file) if joins else os.close(file)
         return joins
 
     def _begin_epoch(self) -> None:
-        """Write the own epoch, unless a living process holds another. Called in its turn."""
+        """Write this process's epoch, unless a living process holds another. Called under the write lock."""
         file = self._open_file()
         try:
             alone = _try_lock(file, fcntl.LOCK_EX)
@@ -180,7 +183,7 @@ class Epoch:
         )
 
     def _open_file(self) -> int:
-        """Open the file; create it, for the users of the database, if it is missing. Called in its turn."""
+        """Open the file; create it, for the users of the database, if it is missing. Called under the write lock."""
         try:
             return os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -189,7 +192,7 @@ class Epoch:
             return os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
 
     def _make_file(self) -> int:
-        """Create the file under another name first: a death in between leaves no file that others cannot open."""
+        """Create the file, first under another name: a death in between leaves no file that others cannot open."""
         new = self._path.with_name(self._path.name + ".new")
         new.unlink(missing_ok=True)
         file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -233,8 +236,8 @@ def _try_lock(file: int, kind: int) -> bool:
 
 def _read_epoch(file: int) -> str | None:
     """Return the epoch in a file; ``None``: there is none, or only a part."""
-    found = _TEXT.match(os.pread(file, 256, 0))
-    return found[1].decode("ascii") if found else None
+    match = _TEXT.match(os.pread(file, 256, 0))
+    return match[1].decode("ascii") if match else None
 
 
 def _write_epoch(file: int, text: str) -> None:

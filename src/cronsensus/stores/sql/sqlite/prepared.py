@@ -36,11 +36,11 @@ class Prepared:
     _make: Callable[[tuple[Any, ...]], Any] | None = field(default=None)
 
     def order_values(self, parameters: Mapping[str, Any]) -> list[Any]:
-        """Return the values as the text wants them."""
+        """Return the values in the order of the text."""
         flat = dict(parameters)
         for name, value in parameters.items():
             if type(value) is list:
-                flat.update((f"{name}_{number}", one) for number, one in enumerate(value, 1))
+                flat.update((f"{name}_{number}", item) for number, item in enumerate(value, 1))
         return [flat[name] for name in self.order]
 
     def run_statement(self, driver: sqlite3.Connection, parameters: Mapping[str, Any]) -> sqlite3.Cursor:
@@ -50,13 +50,13 @@ class Prepared:
     def read_rows(self, driver: sqlite3.Connection, parameters: Mapping[str, Any]) -> list[Any]:
         """Run a query and return its rows, with columns by name and by place."""
         cursor = self.run_statement(driver, parameters)
-        found = cursor.fetchall()
-        if not found:
-            return found
+        rows = cursor.fetchall()
+        if not rows:
+            return rows
         if self._make is None:
             names = [column[0] for column in cursor.description]
             self._make = row_maker(names)
-        return list(map(self._make, found))
+        return list(map(self._make, rows))
 
 
 @cache

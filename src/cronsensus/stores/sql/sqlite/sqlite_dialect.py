@@ -1,4 +1,4 @@
-"""What is particular about SQLite: its one write lock, its clocks, its settings."""
+"""The dialect of SQLite: its one write lock, the host's clocks, its settings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cronsensus.timing.clock import Clock, SystemClock
 from cronsensus.timing.instants import to_micros
 
 PATIENCE = SystemClock()
-"""What patience is measured by: the host's own clock, also where a test moves the store's by hand."""
+"""The clock for time limits: the host's own, even if a test moves the store's clock."""
 BETWEEN_TRIES = 0.003
 """Most seconds between two tries for the write lock. Transactions are short; SQLite's own pauses grow to 100 ms."""
 ASIDE = 0.001
@@ -69,7 +69,7 @@ class SqliteDialect(Dialect):
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
-    def note_opened(self, connection: Connection) -> None:
+    def prepare_connection(self, connection: Connection) -> None:
         """Note which file was opened."""
         file = self.url.path.stat()
         connection.info["file"] = (file.st_dev, file.st_ino)
@@ -91,18 +91,18 @@ class SqliteDialect(Dialect):
         A node that is notified of work mostly finds the lock taken by the node that claims it. A waiter in the queue is
         woken before that node begins the run, and on a host with few processors in its place.
         """
-        self._begin_write(connection, aside=ASIDE)
+        self._begin_write(connection, wait_aside=ASIDE)
 
-    def _begin_write(self, connection: Connection, aside: float = 0.0) -> None:
+    def _begin_write(self, connection: Connection, wait_aside: float = 0.0) -> None:
         driver = _driver_of(connection)
         self._set_busy_timeout(connection, driver, 0)
         self._check_same_file(connection)
         self._write_lock_queue.step_back()
-        begun = _try_to_begin(driver)
-        if not begun and aside:
-            self._pause(aside)
-            begun = _try_to_begin(driver)
-        if not begun:
+        has_lock = _try_to_begin(driver)
+        if not has_lock and wait_aside:
+            self._pause(wait_aside)
+            has_lock = _try_to_begin(driver)
+        if not has_lock:
             self._wait_to_begin(driver)
 
     def _wait_to_begin(self, driver: sqlite3.Connection) -> None:
@@ -125,10 +125,10 @@ class SqliteDialect(Dialect):
     def _check_same_file(self, connection: Connection) -> None:
         """Raise if the path leads to another file than the one that is open: what is written there would be lost."""
         try:
-            found = self.url.path.stat()
+            file_now = self.url.path.stat()
         except FileNotFoundError:
             raise sqlite_errors.replaced_error(self.url.path) from None
-        if (found.st_dev, found.st_ino) != connection.info["file"]:
+        if (file_now.st_dev, file_now.st_ino) != connection.info["file"]:
             raise sqlite_errors.replaced_error(self.url.path)
 
     def lock_migrations(self, connection: Connection) -> None:
@@ -163,21 +163,25 @@ class SqliteDialect(Dialect):
     ) -> None:
         """Run each statement by itself: nothing crosses a network."""
         driver = _driver_of(connection)
-        for one in queue:
-            if one.given is not None:
-                text, pick = prepare_rows(one.query, tuple(one.values))
-                more = tuple(one.values.values())
-                rows = [pick(row + more) for row in one.given] if more else list(map(pick, one.given))
-                one.receive_answer(NONE, self.run_many(connection, text, rows))
-            elif one.query.text.startswith(("SELECT", "WITH")):
-                read = partial(prepare_query(one.query, one.values).read_rows, driver, one.values)
-                found = self._read_safely(driver, read)
-                one.receive_answer(found, len(found))
-            else:
-                one.receive_answer(
-                    NONE, prepare_query(one.query, one.values).run_statement(driver, one.values).rowcount
+        for pending in queue:
+            if pending.row_values is not None:
+                text, pick = prepare_rows(pending.query, tuple(pending.values))
+                values_of_all = tuple(pending.values.values())
+                rows = (
+                    [pick(row + values_of_all) for row in pending.row_values]
+                    if values_of_all
+                    else list(map(pick, pending.row_values))
                 )
-            one.require_count()
+                pending.receive_answer(NONE, self.run_many(connection, text, rows))
+            elif pending.query.text.startswith(("SELECT", "WITH")):
+                read = partial(prepare_query(pending.query, pending.values).read_rows, driver, pending.values)
+                rows_read = self._read_safely(driver, read)
+                pending.receive_answer(rows_read, len(rows_read))
+            else:
+                pending.receive_answer(
+                    NONE, prepare_query(pending.query, pending.values).run_statement(driver, pending.values).rowcount
+                )
+            pending.require_count()
 
     def _read_safely(self, driver: sqlite3.Connection, read: Callable[[], Sequence[AnyRow]]) -> Sequence[AnyRow]:
         try:

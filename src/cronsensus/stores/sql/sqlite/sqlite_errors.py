@@ -163,9 +163,9 @@ def _io_error(path: Path, error: BaseException) -> StoreUnavailable:
     )
 
 
-def _is_allowed(path: Path, what: int) -> bool:
+def _is_allowed(path: Path, mode: int) -> bool:
     """Whether this process may do that, by the user that it acts as."""
-    return os.access(path, what, effective_ids=os.access in os.supports_effective_ids)
+    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _free_bytes(path: Path) -> int:

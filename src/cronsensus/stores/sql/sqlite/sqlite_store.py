@@ -17,7 +17,7 @@ from cronsensus.stores.sql.connection import Connection
 from cronsensus.stores.sql.dialect import Reading
 from cronsensus.stores.sql.sql_store import SqlStore
 from cronsensus.stores.sql.sqlite import sqlite_errors
-from cronsensus.stores.sql.sqlite.epoch import write_turn
+from cronsensus.stores.sql.sqlite.epoch import hold_write_lock
 from cronsensus.stores.sql.sqlite.sqlite_dialect import BETWEEN_TRIES, PATIENCE, SqliteDialect
 from cronsensus.stores.sql.sqlite.sqlite_url import read_url
 from cronsensus.stores.sql.sqlite.sqlite_wait_queues import PipeQueues, wake_next
@@ -45,7 +45,7 @@ def add_transaction_finder(find: Callable[[Path], Any]) -> None:
 
 def find_open_transaction(path: Path) -> Any:
     """Return the connection on which the calling thread has an open transaction on a file, or ``None``."""
-    return next((given for find in _open_transactions if (given := find(path)) is not None), None)
+    return next((connection for find in _open_transactions if (connection := find(path)) is not None), None)
 
 
 class SqliteStore(SqlStore):
@@ -70,7 +70,7 @@ class SqliteStore(SqlStore):
         self._may_create = False
         super().__init__(
             namespace=namespace,
-            given=(url, clock),
+            url_and_clock=(url, clock),
             where=str(self._url.path),
             dialect=dialect,
             connect=self._open_driver,
@@ -86,8 +86,8 @@ class SqliteStore(SqlStore):
 
         There is one writer at a time: a second transaction of the same thread would wait for itself.
         """
-        given = find_open_transaction(self._url.path)
-        if given is None:
+        users_driver = find_open_transaction(self._url.path)
+        if users_driver is None:
             with super()._write_transaction(queued=queued, begin=begin) as tx:
                 yield tx
             return
@@ -95,8 +95,10 @@ class SqliteStore(SqlStore):
 
         with self._read_transaction() as own:
             reading = Reading(own.now, own.lease_now, own.epoch)
-        with self._errors_explained(), borrowing.borrow_connection(given, self._engine) as theirs:
-            tx = Transaction(theirs, borrowing.Borrowed(self._dialect, reading), self.namespace, self._definitions)
+        with self._errors_explained(), borrowing.borrow_connection(users_driver, self._engine) as users_connection:
+            tx = Transaction(
+                users_connection, borrowing.BorrowingDialect(self._dialect, reading), self.namespace, self._definitions
+            )
             yield tx
             tx.flush()
 
@@ -194,18 +196,18 @@ class SqliteStore(SqlStore):
             driver.execute(f"PRAGMA journal_size_limit={_WAL_LIMIT}")
             driver.execute("PRAGMA temp_store=memory")
             if self._sqlite.epoch is not None:
-                self._sqlite.epoch.enter_epoch(lambda: self._take_turn(driver))
+                self._sqlite.epoch.enter_epoch(lambda: self._write_lock(driver))
         except BaseException:
             driver.close()
             raise
         return driver
 
-    def _take_turn(self, driver: sqlite3.Connection) -> AbstractContextManager[object]:
+    def _write_lock(self, driver: sqlite3.Connection) -> AbstractContextManager[object]:
         """Hold SQLite's write lock; an open transaction of the calling code has it already."""
-        given = find_open_transaction(self._url.path)
-        if given is None:
-            return write_turn(driver)
-        given.execute("DELETE FROM cronsensus_counters WHERE 1 = 0")  # takes the lock, if it is not held yet
+        users_driver = find_open_transaction(self._url.path)
+        if users_driver is None:
+            return hold_write_lock(driver)
+        users_driver.execute("DELETE FROM cronsensus_counters WHERE 1 = 0")  # takes the lock, if it is not held yet
         return nullcontext()
 
     def _use_write_ahead_log(self, driver: sqlite3.Connection) -> None:

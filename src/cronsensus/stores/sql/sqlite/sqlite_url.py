@@ -1,4 +1,4 @@
-"""What the URL of an SQLite store says."""
+"""Read the URL of an SQLite store: its options, defaults and errors."""
 
 from __future__ import annotations
 

@@ -74,10 +74,10 @@ class PipeQueues(WaitQueues):
                 pipes = {pipe: name for name, (_, pipe) in self._places.items()}
             ready = self._poller.wait(pipes, until)
             with self._lock:
-                told = [name for pipe, name in pipes.items() if pipe in ready and self._holds(name, pipe)]
-                for name in told:
+                names = [name for pipe, name in pipes.items() if pipe in ready and self._holds(name, pipe)]
+                for name in names:
                     self._forget(name)
-                return told
+                return names
 
     def close(self) -> None:
         """Leave all queues."""
@@ -132,13 +132,13 @@ def wake_next(database: Path, namespace: str, name: str) -> None:
         return
     prefix, directory = prefix_of(namespace, name), directory_of(database)
     with contextlib.suppress(OSError):
-        for found in sorted(directory.glob(prefix + "*")):
-            called = directory / (NAMELESS + found.name)
+        for pipe in sorted(directory.glob(prefix + "*")):
+            notified = directory / (NAMELESS + pipe.name)
             with contextlib.suppress(OSError):
-                found.rename(called)
-                told = write_notification(called)
-                called.unlink(missing_ok=True)
-                if told:
+                pipe.rename(notified)
+                was_notified = write_notification(notified)
+                notified.unlink(missing_ok=True)
+                if was_notified:
                     return
 
 

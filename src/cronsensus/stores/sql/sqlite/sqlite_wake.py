@@ -89,12 +89,12 @@ class Wake:
         """Wait; return whether the log was written since the last wait ended."""
         until = _CLOCK.monotonic() + timeout
         try:
-            while (left := until - _CLOCK.monotonic()) > _BETWEEN_LOOKS:
+            while (seconds_left := until - _CLOCK.monotonic()) > _BETWEEN_LOOKS:
                 if poll.poll(_BETWEEN_LOOKS * 1000):
                     return False
                 if self._look_at_log() != self._log_seen:
                     return True
-            poll.poll(max(0.0, left) * 1000)
+            poll.poll(max(0.0, seconds_left) * 1000)
             return False
         finally:
             # Before the caller looks into the database: what is written during that is a reason to look again.
@@ -102,10 +102,10 @@ class Wake:
 
     def _look_at_log(self) -> tuple[int, int] | None:
         try:
-            found = self._log.stat()
+            status = self._log.stat()
         except OSError:  # no connection is open, or was; the next one makes it
             return None
-        return found.st_mtime_ns, found.st_size
+        return status.st_mtime_ns, status.st_size
 
     def _begin_waiting(self) -> int | None:
         self._mind_forks()

@@ -1,41 +1,43 @@
--- Nothing runs between the count of a job's runs and the start of another: the script is one step.
--- needs: starting jobs runs_left forgetting eras
-local session, lease, most, asks, verdicts, early = unpack(args, 1, 6)
-if not alive(session) then
+-- Claim the occurrences that a caller names, and give verdicts to the nominal times that it does not want run. A request is
+-- {name of the job, intent ('run', 'late' or 'full'; nil: by key only), {{nominal, key}, …}, fingerprint}. The script is one
+-- step, so no other run of a job starts between the count of its runs and this one's start.
+-- needs: starting jobs runs_left deleting eras
+local session, lease, most_in_future, requests, verdicts, most_early = unpack(args, 1, 6)
+if not is_session_alive(session) then
   return refuse('LEASELOST')
 end
-local counted = {} -- jobs whose times are requested, within their limits
-for _, ask in ipairs(asks) do
-  counted[ask[1]] = counted[ask[1]] or ask[2]
-  for _, one in ipairs(ask[3]) do
-    if one[1] and tonumber(one[1]) - now > most then
+local intents = {} -- by name of a job: what is wanted of its nominal times; nil: it was requested by key only
+for _, request in ipairs(requests) do
+  intents[request[1]] = intents[request[1]] or request[2]
+  for _, item in ipairs(request[3]) do
+    if item[1] and tonumber(item[1]) - now > most_in_future then
       return refuse('TOOEARLY ' .. NOW)
     end
   end
 end
-expire()
+close_late()
 
 local jobs = {}
-local function job_of(name)
-  local found = jobs[name]
-  if found == nil then
-    local number = living(name)
-    found = number and read(
+local function read_job(name)
+  local row = jobs[name]
+  if row == nil then
+    local number = find_live_job(name)
+    row = number and read(
       job_key(number), 'horizon', 'watermark', 'manual', 'next_due', 'priority', 'payload', 'keep', 'paused_at', 'concurrency',
       'grace'
     ) or false
-    if found then
-      found.number, found.runs_left = number, counted[name] and runs_left_of(number, found.concurrency) or math.huge
+    if row then
+      row.number, row.runs_left = number, intents[name] and runs_left_of(number, row.concurrency) or math.huge
     end
-    jobs[name] = found
+    jobs[name] = row
   end
-  return found
+  return row
 end
 
-local chosen, closed, fingerprints = {}, {}, {}
+local selected, not_won, fingerprints = {}, {}, {}
 
--- Why a time without an occurrence is not won; nil: it is won.
-local function refusal(job, intent, below_limit)
+-- Return why a nominal time without an occurrence is not won; nil: it is won.
+local function reason_not_won(job, intent, below_limit)
   if job.paused_at then
     return 'paused'
   elseif intent == 'late' then
@@ -50,16 +52,16 @@ local function is_pruned(job, time)
   return job.horizon and time <= tonumber(job.horizon)
 end
 
-local function is_whole(row)
+local function is_readable(row)
   return row.key and row.origin and row.payload and tonumber(row.level)
 end
 
--- Create an occurrence: at a nominal time, to which the watermark moves, or without one.
-local function make(job, key, nominal, values)
+-- Create an occurrence. If it has a nominal time and another program names the times, the watermark moves to that time.
+local function create_for(job, key, nominal, values)
   values.key, values.nominal, values.due = key, nominal, NOW
   values.priority, values.payload, values.keep = job.priority, job.payload, job.keep
   local id, time = create(job.number, values), tonumber(nominal or 0)
-  -- Another program names the times, and no earlier time is undecided.
+  -- Only if no earlier time is undecided.
   if nominal and job.manual and time > tonumber(job.watermark) and (not job.next_due or tonumber(job.next_due) > time) then
     job.watermark = nominal
     call('HSET', job_key(job.number), 'watermark', nominal)
@@ -67,56 +69,56 @@ local function make(job, key, nominal, values)
   return id
 end
 
-local function choose(job, id)
-  chosen[id] = true
-  chosen[#chosen + 1] = id
+local function select_for_start(job, id)
+  selected[id] = true
+  selected[#selected + 1] = id
   job.runs_left = job.runs_left - 1
   return ''
 end
 
--- Decide a time; '': it is won.
+-- Decide a nominal time: its occurrence is claimed (''), closed with a verdict, or not won. Returns '' or why not.
 local function decide_time(job, intent, below_limit, nominal, key)
   local number, time = job.number, tonumber(nominal)
-  if time - now > early then
+  if time - now > most_early then
     return 'early'
   end
-  if is_pruned(job, time) or not kept_elsewhere(number, time) then
+  if is_pruned(job, time) or not is_named_elsewhere(number, time) then
     return 'lost'
   end
-  local id, refused = call('HGET', of_job(number, 'keys'), key), nil
+  local id, refused = call('HGET', job_part_key(number, 'keys'), key), nil
   if id then
     local row = pending_row(id)
-    if row.state ~= 'pending' or chosen[id] or closed[id] or intent ~= 'run' or not below_limit or tonumber(row.due) > now
-      or not is_whole(row) then
+    if row.state ~= 'pending' or selected[id] or not_won[id] or intent ~= 'run' or not below_limit or tonumber(row.due) > now
+      or not is_readable(row) then
       return 'lost'
     end
   else
-    refused = refusal(job, intent, below_limit)
+    refused = reason_not_won(job, intent, below_limit)
     if refused == 'left' then
       return refused
     end
-    id = make(job, key, nominal, {
-      origin = 'schedule', expires = job.grace and whole(math.min(time + (tonumber(job.grace) or LAST), LAST)),
+    id = create_for(job, key, nominal, {
+      origin = 'schedule', expires = job.grace and integer_text(math.min(time + (tonumber(job.grace) or LATEST_TIME), LATEST_TIME)),
     })
   end
   if refused then
-    closed[id] = refused
-    closed[#closed + 1] = id
+    not_won[id] = refused
+    not_won[#not_won + 1] = id
     return refused
   end
-  return choose(job, id)
+  return select_for_start(job, id)
 end
 
--- Decide an occurrence requested by name, even if others have waited longer; '': it is won.
+-- Claim the occurrence under a key, even if others have waited longer; create it if it is missing. Returns '' or why not.
 local function decide_named(job, nominal, key, fingerprint)
   local number = job.number
   if nominal and is_pruned(job, tonumber(nominal)) then
     return 'pruned'
   end
-  if nominal and not kept_elsewhere(number, tonumber(nominal)) then
+  if nominal and not is_named_elsewhere(number, tonumber(nominal)) then
     return 'lost'
   end
-  local id = call('HGET', of_job(number, 'keys'), key)
+  local id = call('HGET', job_part_key(number, 'keys'), key)
   if id and not nominal then
     local old = read(occurrence_key(id), 'key', 'state', 'finished', 'parent')
     if old.finished and tonumber(old.finished) < now - job.keep then -- it counts as pruned
@@ -128,55 +130,55 @@ local function decide_named(job, nominal, key, fingerprint)
     if nominal and job.paused_at then
       return 'lost'
     end
-    id = make(job, key, nominal, { origin = nominal and 'schedule' or 'enqueue', fingerprint = fingerprint })
+    id = create_for(job, key, nominal, { origin = nominal and 'schedule' or 'enqueue', fingerprint = fingerprint })
     fingerprints[id] = fingerprint
-    return choose(job, id)
+    return select_for_start(job, id)
   end
   local row = pending_row(id)
-  if row.state ~= 'pending' or chosen[id] or closed[id] or not is_whole(row) then
+  if row.state ~= 'pending' or selected[id] or not_won[id] or not is_readable(row) then
     return 'lost'
   end
-  local stands = read(occurrence_key(id), 'fingerprint').fingerprint
-  if stands and tonumber(row.attempt or 0) > 0 then
-    fingerprint = stands
+  local known_fingerprint = read(occurrence_key(id), 'fingerprint').fingerprint
+  if known_fingerprint and tonumber(row.attempt or 0) > 0 then
+    fingerprint = known_fingerprint
   elseif fingerprint then
     call('HSET', occurrence_key(id), 'fingerprint', fingerprint)
-  elseif stands then
+  elseif known_fingerprint then
     call('HDEL', occurrence_key(id), 'fingerprint')
   end
   fingerprints[id] = fingerprint
-  return choose(job, id)
+  return select_for_start(job, id)
 end
 
-local function decide(job, intent, below_limit, one, fingerprint)
+local function decide(job, intent, below_limit, item, fingerprint)
   if not (tonumber(job.keep) and tonumber(job.priority) and job.payload) then
     return 'lost' -- it cannot be read
   elseif intent then
-    return decide_time(job, intent, below_limit, one[1], one[2])
+    return decide_time(job, intent, below_limit, item[1], item[2])
   end
-  return decide_named(job, one[1], one[2], fingerprint)
+  return decide_named(job, item[1], item[2], fingerprint)
 end
 
 local answers = {}
-for place, ask in ipairs(asks) do
-  local job = job_of(ask[1])
-  local below_limit, answers_of = job and job.runs_left > 0, {}
-  for index, one in ipairs(ask[3]) do
-    answers_of[index] = job and (try(decide, job, ask[2], below_limit, one, ask[4]) or 'lost') or 'unknown'
+for place, request in ipairs(requests) do
+  local job = read_job(request[1])
+  local below_limit, job_answers = job and job.runs_left > 0, {}
+  for index, item in ipairs(request[3]) do
+    job_answers[index] = job and (try(decide, job, request[2], below_limit, item, request[4]) or 'lost') or 'unknown'
   end
-  answers[place] = answers_of
+  answers[place] = job_answers
 end
 send()
-for _, id in ipairs(closed) do
-  local state, reason = unpack(verdicts[closed[id]], 1, 2)
+for _, id in ipairs(not_won) do
+  local state, reason = unpack(verdicts[not_won[id]], 1, 2)
   try(close, id, occurrence(id), state, { 'reason', reason })
 end
 local rows = {}
-for index, id in ipairs(chosen) do
+for index, id in ipairs(selected) do
   rows[index] = pending_row(id)
 end
-local claims, specs = start(rows, session, lease)
-for place, id in ipairs(chosen) do
+local claims, specs = start_runs(rows, session, lease)
+for place, id in ipairs(selected) do
   claims[place][16] = fingerprints[id]
 end
 return answer({ answers, NOW, claims, specs })

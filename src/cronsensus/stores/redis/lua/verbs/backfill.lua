@@ -1,8 +1,8 @@
--- Two operators who do it in the same instant run one after the other; the second sees what the first created.
--- `times` are {nominal, its key, a spare key}.
+-- Create an occurrence for each of some past nominal times that has neither an active nor a succeeded one. Of two operators in
+-- the same instant, the second finds what the first created. `times` are {nominal, key, spare key: used if the key is taken}.
 -- needs: occurrences jobs
 local name, times, by, why = unpack(args, 1, 4)
-local job, refusal = living_here(name)
+local job, refusal = find_job_run_here(name)
 if not job then
   return refuse(refusal)
 end
@@ -14,24 +14,24 @@ for _, time in ipairs(times) do
 end
 
 -- The newest active or succeeded occurrence of a nominal time.
-local function standing_at(nominal)
-  local found
-  for _, id in ipairs(call('ZRANGEBYSCORE', of_job(job, 'nominal'), nominal, nominal)) do
-    local one = read(occurrence_key(id), 'state', 'key', 'nominal')
-    if one.nominal == nominal and (one.state == 'pending' or one.state == 'running' or one.state == 'succeeded') then
-      found = { id, one.key, false, one.state }
+local function find_existing(nominal)
+  local existing
+  for _, id in ipairs(call('ZRANGEBYSCORE', job_part_key(job, 'nominal'), nominal, nominal)) do
+    local row = read(occurrence_key(id), 'state', 'key', 'nominal')
+    if row.nominal == nominal and (row.state == 'pending' or row.state == 'running' or row.state == 'succeeded') then
+      existing = { id, row.key, false, row.state }
     end
   end
-  return found
+  return existing
 end
 
 local answers, created = {}, {}
 for index, time in ipairs(times) do
-  local nominal, key, spare = unpack(time, 1, 3)
-  answers[index] = standing_at(nominal)
+  local nominal, key, spare_key = unpack(time, 1, 3)
+  answers[index] = find_existing(nominal)
   if not answers[index] then
-    if call('HEXISTS', of_job(job, 'keys'), key) == 1 then
-      key = spare
+    if call('HEXISTS', job_part_key(job, 'keys'), key) == 1 then
+      key = spare_key
     end
     local id = create(job, {
       key = key, origin = 'backfill', nominal = nominal, due = NOW, priority = row.priority, payload = row.payload,
@@ -39,7 +39,7 @@ for index, time in ipairs(times) do
     })
     send()
     answers[index] = { id, key, true, 'pending' }
-    created[#created + 1] = whole(id)
+    created[#created + 1] = integer_text(id)
   end
 end
 record(by, 'backfill', name, why, '{"times":' .. #times .. ',"occurrences":[' .. table.concat(created, ',') .. ']}')

@@ -1,3 +1,4 @@
+-- Free every place of a lock that is held, whoever holds it, and wake the next waiter for each.
 -- needs: locks queues
 local name, by, why = unpack(args, 1, 3)
 local broken = {}

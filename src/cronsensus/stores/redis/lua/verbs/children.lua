@@ -11,15 +11,15 @@ local MOST_MENDED = 1000
 -- first entry of a set is compared with its row, and moved to the right set, until one is right. Items are claimed and end
 -- nearly in their order, so a wrong entry becomes the first. This verb is a read: if it may not write (a full server, a
 -- user who only reads), the count stays too high, and nothing else happens.
-local function mend(batch, state)
+local function remove_wrong_entries(batch, state)
   local set = items_key(batch, state)
   for _ = 1, MOST_MENDED do
     local id = call('ZRANGE', set, 0, 0)[1]
-    local found = id and read(occurrence_key(id), 'state').state
-    if not id or found == state then
+    local actual_state = id and read(occurrence_key(id), 'state').state
+    if not id or actual_state == state then
       return
     end
-    if found and KNOWN[found] and type(redis.pcall('ZADD', items_key(batch, found), id, id)) == 'table' then
+    if actual_state and KNOWN[actual_state] and type(redis.pcall('ZADD', items_key(batch, actual_state), id, id)) == 'table' then
       return
     end
     if type(redis.pcall('ZREM', set, id)) == 'table' then
@@ -32,7 +32,7 @@ local function counts_of(batch)
   local row = read(occurrence_key(batch), 'state', 'listed')
   local counts = { KNOWN[row.state] and row.state or false, string.match(row.listed or '', '^%d+$') or false }
   for _, state in ipairs({ 'pending', 'running' }) do
-    mend(batch, state)
+    remove_wrong_entries(batch, state)
   end
   for _, state in ipairs(COUNTED) do
     counts[#counts + 1] = call('ZCARD', items_key(batch, state))

@@ -1,5 +1,6 @@
+-- End a session in order: its runs are released and its locks are freed.
 -- needs: ending
-even_if_full()
+allow_writes_when_full()
 local session = args[1]
 if not call('ZSCORE', OPEN, session) then
   return answer({})

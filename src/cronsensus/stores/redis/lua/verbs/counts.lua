@@ -1,3 +1,4 @@
+-- How many jobs, paused jobs, pending and running occurrences and live sessions there are.
 -- needs: sessions
 return answer({
   call('ZCARD', SPACE .. 'jobs'), call('SCARD', SPACE .. 'paused'), call('ZCARD', SPACE .. 'pending'),

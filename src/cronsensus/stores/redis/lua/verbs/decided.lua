@@ -2,7 +2,7 @@
 -- needs: views
 local after, limit = unpack(args, 1, 2)
 local DECIDED = SPACE .. 'decided'
-local found, page = {}, nil
+local ranges, page = {}, nil
 if after then
   page = call('ZRANGEBYSCORE', DECIDED, '(' .. after, '+inf', 'LIMIT', 0, limit)
 else
@@ -10,9 +10,9 @@ else
 end
 for _, text in ipairs(page) do
   local id, job = string.match(text, '^(%S+) (%S+)$')
-  local range = job and call('ZRANGEBYSCORE', of_job(job, 'ranges'), id, id)[1]
+  local range = job and call('ZRANGEBYSCORE', job_part_key(job, 'ranges'), id, id)[1]
   if range then
-    found[#found + 1] = { range, try(name_of, job) or false }
+    ranges[#ranges + 1] = { range, try(name_of, job) or false }
   end
 end
-return answer(found)
+return answer(ranges)

@@ -1,9 +1,9 @@
 -- The definitions of downstream jobs that are not retired, by name, up to a limit.
 local after, limit = unpack(args, 1, 2)
-local found = {}
+local definitions = {}
 local page = call('ZRANGEBYLEX', SPACE .. 'dependent', after == '' and '-' or '(' .. after, '+', 'LIMIT', 0, limit)
 for index, name in ipairs(page) do
   local job = call('HGET', SPACE .. 'names', name)
-  found[index] = { name, job and call('HGET', job_key(job), 'spec') or false }
+  definitions[index] = { name, job and call('HGET', job_key(job), 'spec') or false }
 end
-return answer(found)
+return answer(definitions)

@@ -1,20 +1,21 @@
--- Two callers that use one key in the same instant run one after the other; the second finds what the first created.
+-- Create occurrences that are due now, after a delay or at a time. Of two callers that use one key in the same instant, the
+-- second finds what the first created.
 -- needs: occurrences jobs
 local LARGEST, SENDER = args[2], args[3]
 
 local jobs = {}
 local function job_of(name)
-  local found = jobs[name]
-  if not found then
-    local job, refusal = living_here(name)
+  local row = jobs[name]
+  if not row then
+    local job, refusal = find_job_run_here(name)
     if not job then
       return nil, refusal
     end
-    found = read(job_key(job), 'priority', 'payload', 'args', 'kwargs', 'keep')
-    found.number = job
-    jobs[name] = found
+    row = read(job_key(job), 'priority', 'payload', 'args', 'kwargs', 'keep')
+    row.number = job
+    jobs[name] = row
   end
-  return found
+  return row
 end
 
 local items = {}
@@ -36,17 +37,17 @@ for index, item in ipairs(args[1]) do
   if headers then
     payload = (payload == '' and '[[],{}' or string.sub(payload, 1, -2)) .. ',' .. headers .. ']'
   end
-  due = due or later(delay)
+  due = due or now_plus(delay)
   items[index] = {
-    job = job.number, key = key, made_up = not own_key, origin = origin, due = due,
+    job = job.number, key = key, is_key_generated = not own_key, origin = origin, due = due,
     priority = priority or job.priority, payload = payload, keep = job.keep, parent = parent,
-    expires = expires_in and whole(math.min(tonumber(due) + expires_in, LAST)),
+    expires = expires_in and integer_text(math.min(tonumber(due) + expires_in, LATEST_TIME)),
   }
 end
 
 local answers = {}
 for index, item in ipairs(items) do
-  local id = not item.made_up and call('HGET', of_job(item.job, 'keys'), item.key)
+  local id = not item.is_key_generated and call('HGET', job_part_key(item.job, 'keys'), item.key)
   if id then
     answers[index] = { id, false, unpack(call('HMGET', occurrence_key(id), 'state', 'payload')) }
   else

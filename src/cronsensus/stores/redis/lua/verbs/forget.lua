@@ -1,7 +1,8 @@
--- needs: occurrences forgetting
+-- Delete the occurrence under a key, so that the key is free; a running one only with `running`.
+-- needs: occurrences deleting
 local name, key, by, why, running, details, only = unpack(args, 1, 7)
 local job = call('HGET', SPACE .. 'names', name)
-local id = job and call('HGET', of_job(job, 'keys'), key)
+local id = job and call('HGET', job_part_key(job, 'keys'), key)
 if not id or (only and only ~= id) then
   return answer(false)
 end
@@ -16,11 +17,11 @@ elseif was == 'pending' then
   leave_pending(id, row)
 end
 if SERIAL[row.origin] then
-  gather('ZREM', of_job(job, 'serial'), id)
+  gather('ZREM', job_part_key(job, 'serial'), id)
 end
 send()
 delete_final(job, id, {
   key = key, state = was, nominal = call('HGET', occurrence_key(id), 'nominal'), parent = row.parent,
 })
-record(by, 'forget', name, why, '{"occurrence":' .. whole(id) .. ',"key":' .. details .. ',"state":"' .. was .. '"}')
+record(by, 'forget', name, why, '{"occurrence":' .. integer_text(id) .. ',"key":' .. details .. ',"state":"' .. was .. '"}')
 return answer(was)

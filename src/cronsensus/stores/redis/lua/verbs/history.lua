@@ -4,6 +4,6 @@ if not job then
   return answer({ {}, {}, false })
 end
 return answer({
-  call('LRANGE', of_job(job, 'eras'), 0, -1), call('LRANGE', of_job(job, 'pauses'), 0, -1),
+  call('LRANGE', job_part_key(job, 'eras'), 0, -1), call('LRANGE', job_part_key(job, 'pauses'), 0, -1),
   call('HGET', job_key(job), 'paused_at'),
 })

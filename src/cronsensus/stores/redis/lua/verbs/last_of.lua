@@ -1,10 +1,11 @@
--- The ends of the ledgers of some jobs, by name: their last occurrences, each batch for its items, and verdict ranges.
+-- Read the newest entries of the ledgers of some jobs, by name: their last occurrences (a batch, not its items) and their
+-- last verdict ranges.
 -- needs: glances
-local names, limit, looked = unpack(args, 1, 3)
+local names, limit, newest_rows = unpack(args, 1, 3)
 
--- The batches of a job: those among its newest rows; and those found by nominal time, because one batch may have made more
--- rows than are read. Items, and rows of other jobs, are passed over.
-local function whole(job)
+-- Return the last occurrences of a job that has batches, without the items of these: those among its newest rows, and those
+-- found by nominal time, because one batch may have more items than the rows that are read.
+local function glances_with_batches(job)
   local ids, seen = {}, {}
   local function parent_of(id)
     local parent = redis.pcall('HGET', SPACE .. 'occurrence:' .. id, 'parent')
@@ -16,10 +17,10 @@ local function whole(job)
       ids[#ids + 1] = id
     end
   end
-  for _, id in ipairs(call('ZREVRANGE', of_job(job, 'nominal'), 0, limit - 1)) do
+  for _, id in ipairs(call('ZREVRANGE', job_part_key(job, 'nominal'), 0, limit - 1)) do
     add(id)
   end
-  for _, id in ipairs(call('ZREVRANGE', of_job(job, 'ids'), 0, looked - 1)) do
+  for _, id in ipairs(call('ZREVRANGE', job_part_key(job, 'ids'), 0, newest_rows - 1)) do
     add(parent_of(id) or id)
   end
   table.sort(ids, function(one, other)
@@ -32,19 +33,19 @@ local function whole(job)
   return glances_of(page)
 end
 
-local function last_of(job)
-  local rows = glances_of(call('ZREVRANGE', of_job(job, 'ids'), 0, limit - 1))
+local function last_glances(job)
+  local rows = glances_of(call('ZREVRANGE', job_part_key(job, 'ids'), 0, limit - 1))
   for _, row in ipairs(rows) do
     if row[13] then
-      return whole(job)
+      return glances_with_batches(job)
     end
   end
   return rows
 end
 
-local found = {}
+local answers = {}
 for index, name in ipairs(names) do
   local job = call('HGET', SPACE .. 'names', name)
-  found[index] = job and { last_of(job), call('ZREVRANGE', of_job(job, 'ranges'), 0, limit - 1) }
+  answers[index] = job and { last_glances(job), call('ZREVRANGE', job_part_key(job, 'ranges'), 0, limit - 1) }
 end
-return answer(found)
+return answer(answers)

@@ -1,3 +1,4 @@
+-- The places of locks that are held, by name and place: of one lock or of all.
 -- needs: locks
 local only, limit, PAGE = args[1], args[2], 200
 local rows, from, upto = {}, '-', '+'
@@ -12,7 +13,7 @@ repeat
     local row = read(lock_key(name, place), 'holder', 'session', 'token', 'acquired', 'until')
     if #rows < limit and try(is_held, row) then
       rows[#rows + 1] = {
-        name, place, row.holder, row.session, row.token, row.acquired, whole(row['until'] - now),
+        name, place, row.holder, row.session, row.token, row.acquired, integer_text(row['until'] - now),
         row.session and call('HGET', session_key(row.session), 'spec'),
       }
     end

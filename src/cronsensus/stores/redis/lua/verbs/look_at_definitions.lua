@@ -11,7 +11,7 @@ for index, name in ipairs(names) do
       'HMGET', job_key(job), 'digest', 'revision', 'watermark', 'eras', 'last_since', 'retired_at', 'source', 'waiting_until',
       'next_due'
     )
-    fields[2], fields[3] = plain(fields[2]), plain(fields[3])
+    fields[2], fields[3] = comparable_text(fields[2]), comparable_text(fields[3])
     local differs = digests[index] and digests[index] ~= fields[1]
     fields[10] = differs and call('HGET', job_key(job), 'spec') or false
     rows[index] = { job, unpack(fields, 1, 10) }

@@ -1,5 +1,5 @@
--- needs: sessions
 -- Record whether this server shows the sign of an open session, if its process reports that it shows one.
+-- needs: sessions
 local session, shown = unpack(args, 1, 2)
 if not call('ZSCORE', OPEN, session) then
   return answer(false)

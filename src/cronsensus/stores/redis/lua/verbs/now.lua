@@ -1,1 +1,2 @@
+-- The time of the server.
 return answer(NOW)

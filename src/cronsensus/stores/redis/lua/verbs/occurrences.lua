@@ -38,13 +38,13 @@ local function collect()
     return #ids + call('ZCARD', set) <= FEW
   end
   if job and key then
-    return { call('HGET', of_job(job, 'keys'), key) or nil }
+    return { call('HGET', job_part_key(job, 'keys'), key) or nil }
   end
   if parent then
     return nil -- a page of them
   end
   if job and (from or upto) then
-    local low, high, set = from or '-inf', upto or '+inf', of_job(job, 'nominal')
+    local low, high, set = from or '-inf', upto or '+inf', job_part_key(job, 'nominal')
     if call('ZCOUNT', set, low, high) <= FEW then
       return call('ZRANGEBYSCORE', set, low, high)
     end
@@ -56,7 +56,7 @@ local function collect()
     return call('ZRANGE', SPACE .. 'holds:' .. session, 0, -1)
   end
   if only('pending', 'running') and job then
-    add(call('HKEYS', of_job(job, 'running')))
+    add(call('HKEYS', job_part_key(job, 'running')))
     for _, level in ipairs(call('ZRANGE', SPACE .. 'levels', 0, -1)) do
       for _, kind in ipairs({ ':s', ':w' }) do
         local line = SPACE .. 'line:' .. level .. ':' .. job .. kind
@@ -152,7 +152,7 @@ if ids then
     end
   end
 else
-  local set = job and of_job(job, 'ids') or SPACE .. 'ids'
+  local set = job and job_part_key(job, 'ids') or SPACE .. 'ids'
   local single = states and #states == 1 and states[1]
   if single and (single == 'failed' or single == 'cancelled' or single == 'skipped' or single == 'missed') then
     local state = SPACE .. 'state:' .. single

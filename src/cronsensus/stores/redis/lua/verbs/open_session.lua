@@ -1,12 +1,13 @@
+-- Open a session under an id and set its lease; if it is open already, only its lease is set.
 -- needs: sessions releases
 local session, node, spec, release, lease, declares = unpack(args, 1, 6)
-have_identity()
+ensure_identity()
 if call('EXISTS', session_key(session)) == 1 then
-  if not alive(session) then
+  if not is_session_alive(session) then
     return refuse('LEASELOST')
   end
 else
-  local number = whole(call('HINCRBY', META, 'session', 1))
+  local number = integer_text(call('HINCRBY', META, 'session', 1))
   call('HSET', META, 'schema', SCHEMA, 'newest', session)
   call('HSET', session_key(session), 'spec', spec, 'node', node, 'number', number, 'started', NOW)
   if declares then
@@ -15,7 +16,7 @@ else
   call('ZADD', SPACE .. 'sessions', number, session)
   if release then
     call('HSET', session_key(session), 'release', release)
-    know_release(release)
+    record_release(release)
     call('SADD', TURNING, session)
   else
     call('SADD', GUESTS, session)

@@ -3,22 +3,22 @@
 -- needs: occurrences views
 local MOST = 1000
 local after, limit = unpack(args, 1, 2)
-local found, last = {}, false
+local parked, last_id = {}, false
 
 local page = call('ZRANGEBYSCORE', PARKED, '(' .. after, '+inf', 'LIMIT', 0, MOST)
 for _, id in ipairs(page) do
-  if #found >= limit then
+  if #parked >= limit then
     break
   end
   local row = read(occurrence_key(id), 'job', 'state', 'parked', 'nominal', 'created')
   if row.state == 'pending' and row.parked then
-    found[#found + 1] = { id, try(name_of, row.job) or false, row.parked, row.nominal or false, row.created }
+    parked[#parked + 1] = { id, try(name_of, row.job) or false, row.parked, row.nominal or false, row.created }
   else
     redis.pcall('ZREM', PARKED, id) -- see occurrences.lua; a server that is full, or only read, keeps it
   end
-  last = id
+  last_id = id
 end
-if #page < MOST or #found >= limit then
-  last = false
+if #page < MOST or #parked >= limit then
+  last_id = false
 end
-return answer({ found, last })
+return answer({ parked, last_id })

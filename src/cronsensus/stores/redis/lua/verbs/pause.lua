@@ -1,6 +1,7 @@
+-- Pause a job: none of its times is fired until it is resumed.
 -- needs: jobs
 local name, by, why = unpack(args, 1, 3)
-local job, refusal = living(name)
+local job, refusal = find_live_job(name)
 if not job then
   return refuse(refusal)
 end

@@ -6,7 +6,7 @@ if not job then
 end
 local start = '(' .. after
 if since then
-  local first = call('ZRANGEBYSCORE', of_job(job, 'lasts'), since, '+inf', 'LIMIT', 0, 1)[1]
+  local first = call('ZRANGEBYSCORE', job_part_key(job, 'lasts'), since, '+inf', 'LIMIT', 0, 1)[1]
   if not first then
     return answer({})
   end
@@ -14,14 +14,14 @@ if since then
     start = first
   end
 end
-local found = {}
-local rows = call('ZRANGEBYSCORE', of_job(job, 'ranges'), start, '+inf', 'WITHSCORES', 'LIMIT', 0, limit)
-for at = 1, #rows, 2 do
-  local text = rows[at]
+local ranges = {}
+local rows = call('ZRANGEBYSCORE', job_part_key(job, 'ranges'), start, '+inf', 'WITHSCORES', 'LIMIT', 0, limit)
+for index = 1, #rows, 2 do
+  local text = rows[index]
   local first = string.match(text, '^%d+ %-?%d+ (%-?%d+) ')
   if upto and first and tonumber(first) > tonumber(upto) then
     break
   end
-  found[#found + 1] = { rows[at + 1], text }
+  ranges[#ranges + 1] = { rows[index + 1], text }
 end
-return answer(found)
+return answer(ranges)

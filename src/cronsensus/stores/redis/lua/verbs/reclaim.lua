@@ -2,27 +2,27 @@
 -- needs: ending
 local ENOUGH = 500
 
-even_if_full()
+allow_writes_when_full()
 local dead = {}
 for _, session in ipairs(call('ZRANGEBYSCORE', OPEN, '-inf', NOW)) do
   dead[#dead + 1] = { session, 'lease ran out' }
 end
 for _, session in ipairs(args[1]) do
-  if alive(session) then
+  if is_session_alive(session) then
     dead[#dead + 1] = { session, 'process gone' }
   end
 end
-for _, one in ipairs(dead) do
-  one.number = tonumber(read(session_key(one[1]), 'number').number) or 0
+for _, entry in ipairs(dead) do
+  entry.number = tonumber(read(session_key(entry[1]), 'number').number) or 0
 end
-table.sort(dead, function(one, other)
-  return one.number < other.number
+table.sort(dead, function(entry, other)
+  return entry.number < other.number
 end)
 
 local taken = {}
-for index, one in ipairs(dead) do
-  if call('ZSCORE', OPEN, one[1]) then -- named twice it ends once
-    for _, run in ipairs(try(end_session, one[1], 'dead', one[2], true) or {}) do
+for index, entry in ipairs(dead) do
+  if call('ZSCORE', OPEN, entry[1]) then -- named twice it ends once
+    for _, run in ipairs(try(end_session, entry[1], 'dead', entry[2], true) or {}) do
       taken[#taken + 1] = run
     end
   end

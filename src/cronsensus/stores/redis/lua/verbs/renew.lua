@@ -1,6 +1,7 @@
+-- Renew the lease of a session; returns which runs it holds, and which of them it is asked to cancel.
 -- needs: sessions
 local session, lease, idle_lease = unpack(args, 1, 3)
-if not alive(session) then
+if not is_session_alive(session) then
   return answer({ NOW, false, {}, false, {}, tonumber(call('HGET', session_key(session), 'beats') or 0), identity or '' })
 end
 local cancel, runs = {}, {}
@@ -20,10 +21,10 @@ end
 if #runs == 0 then
   call('ZREM', SPACE .. 'holding', session)
 else
-  even_if_full()
+  allow_writes_when_full()
 end
 local length = #runs > 0 and lease or idle_lease
 local row = read(session_key(session), 'draining', 'beats')
 local beats = (tonumber(row.beats) or 0) + 1
-set_lease(session, length, 'beats', whole(beats))
+set_lease(session, length, 'beats', integer_text(beats))
 return answer({ NOW, length, cancel, row.draining and true, runs, beats, identity or '' })

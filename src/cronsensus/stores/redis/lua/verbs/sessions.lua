@@ -1,26 +1,27 @@
+-- Sessions, the newest first: those that are open, or also ended ones.
 -- needs: sessions
 local ended, limit = unpack(args, 1, 2)
-local found = {}
+local sessions = {}
 if ended then
-  found = call('ZREVRANGE', SPACE .. 'sessions', 0, limit - 1)
+  sessions = call('ZREVRANGE', SPACE .. 'sessions', 0, limit - 1)
 else
   for _, session in ipairs(call('ZRANGE', OPEN, 0, -1)) do
-    found[#found + 1] = session
+    sessions[#sessions + 1] = session
   end
   local numbers = {}
-  for _, session in ipairs(found) do
+  for _, session in ipairs(sessions) do
     numbers[session] = tonumber(read(session_key(session), 'number').number) or 0
   end
-  table.sort(found, function(one, other)
-    return numbers[one] > numbers[other]
+  table.sort(sessions, function(session, other)
+    return numbers[session] > numbers[other]
   end)
 end
 local rows = {}
-for index = 1, math.min(limit, #found) do
-  local row = try(session_row, found[index])
+for index = 1, math.min(limit, #sessions) do
+  local row = try(session_row, sessions[index])
   if row then
-    row[10] = read(session_key(found[index]), 'declares').declares
+    row[10] = read(session_key(sessions[index]), 'declares').declares
   end
-  rows[index] = row or { found[index] }
+  rows[index] = row or { sessions[index] }
 end
 return answer(rows)

@@ -1,3 +1,4 @@
+-- Free a place of a lock, for the holder of its token only, and wake the next waiter.
 -- needs: locks queues
 local name, place, token, holder, session = unpack(args, 1, 5)
 local row = lock_under(name, place, token, holder, session)

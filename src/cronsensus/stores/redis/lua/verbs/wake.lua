@@ -1,3 +1,4 @@
+-- Make parked occurrences due; with `listed`, complete the list of a batch.
 -- Race: none, the script is one step. An occurrence that was claimed or has ended by now is not parked any more; of two
 -- callers that complete a list, the second finds that it is complete.
 -- needs: occurrences

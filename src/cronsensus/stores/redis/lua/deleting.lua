@@ -1,15 +1,15 @@
--- Delete a final occurrence: its row, its runs, its log, and its entries in every index.
+-- Delete a final occurrence: its row, its attempts, its log, and its entries in every index.
 
 local FOUND_BY_STATE = { failed = true, cancelled = true, skipped = true, missed = true }
 
 -- `row` has key, nominal, state and parent.
 local function delete_final(job, id, row)
   call('DEL', SPACE .. 'occurrence:' .. id, SPACE .. 'attempts:' .. id, SPACE .. 'log:' .. id)
-  call('HDEL', of_job(job, 'keys'), row.key)
+  call('HDEL', job_part_key(job, 'keys'), row.key)
   call('ZREM', SPACE .. 'ids', id)
-  call('ZREM', of_job(job, 'ids'), id)
+  call('ZREM', job_part_key(job, 'ids'), id)
   if row.nominal then
-    call('ZREM', of_job(job, 'nominal'), id)
+    call('ZREM', job_part_key(job, 'nominal'), id)
   end
   if FOUND_BY_STATE[row.state] then
     call('ZREM', SPACE .. 'state:' .. row.state, id)
