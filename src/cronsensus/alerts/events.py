@@ -104,10 +104,8 @@ class Mark(Struct, frozen=True):
 
 def read_mark(store: Store) -> Mark:
     """Return a mark at this moment: earlier events are not reported."""
-    now, last_range = (
-        to_micros(store.now()),
-        max((ledger_range.id for ledger_range in store.decided(after=-1)), default=0),
-    )
+    now = to_micros(store.now())
+    last_range = max((ledger_range.id for ledger_range in store.decided(after=-1)), default=0)
     return Mark(now, last_range, now, last_range)
 
 

@@ -28,20 +28,20 @@ class Words:
             _range(ledger_range) for ledger_range in ranges
         ]
         sentence = f"{self._at(at)} has {len(verdicts)} verdicts: {', '.join(verdicts)}"
-        return self._found("duplicate", at, sentence, *(row.id for row in rows))
+        return self._make_finding("duplicate", at, sentence, *(row.id for row in rows))
 
     def two_ranges(self, first: datetime, last: datetime, count: int, second: VerdictRange) -> Finding:
         """Two verdict ranges cover the same nominal times."""
         times = f"{self._times(count)} {_from_to(first, last)} {_have(count)}"
         sentence = f"{times} two verdicts: one is {_range(second)}"
-        return self._found("duplicate", first, sentence, until=last, count=count)
+        return self._make_finding("duplicate", first, sentence, until=last, count=count)
 
     def backfilled_again(self, at: datetime, succeeded: int, backfilled: int) -> Finding:
         """A nominal time was backfilled although it had succeeded."""
         sentence = (
             f"{self._at(at)} had succeeded as occurrence {succeeded} and was backfilled as occurrence {backfilled}"
         )
-        return self._found("duplicate", at, sentence, succeeded, backfilled)
+        return self._make_finding("duplicate", at, sentence, succeeded, backfilled)
 
     def missing(self, first: datetime, last: datetime, count: int, watermark: datetime) -> Finding:
         """Nominal times at or below the watermark without a verdict."""
@@ -50,7 +50,7 @@ class Words:
             f"{self._times(count)} {time_text} {_have(count)} no verdict, although the watermark "
             f"({format_instant(watermark)}) says that all up to it are decided"
         )
-        return self._found("missing", first, sentence, until=last, count=count)
+        return self._make_finding("missing", first, sentence, until=last, count=count)
 
     def undecided(self, first: datetime, count: int, watermark: datetime) -> Finding:
         """Nominal times above the watermark that no node decided in time."""
@@ -58,7 +58,7 @@ class Words:
             f"{self._times(count)} since {format_instant(first)} {_have(count)} passed and no node decided on "
             f"{'it' if count == 1 else 'them'} (the watermark is {format_instant(watermark)}): does any node run?"
         )
-        return self._found("missing", first, sentence, count=count)
+        return self._make_finding("missing", first, sentence, count=count)
 
     def miscounted(self, verdict: VerdictRange, count: int | None) -> Finding:
         """A verdict range whose count differs from the trigger's nominal times there."""
@@ -67,12 +67,12 @@ class Words:
         sentence = f"{_range(verdict)} of {self._job!r} says {_times(recorded)}, the trigger has {counted} there"
         kind: Kind = "missing" if count is None or count > recorded else "stray"
         difference = 1 if count is None else abs(count - recorded)
-        return self._found(kind, verdict.first, sentence, until=verdict.last, count=difference)
+        return self._make_finding(kind, verdict.first, sentence, until=verdict.last, count=difference)
 
     def stray_range(self, at: datetime, verdict: VerdictRange) -> Finding:
         """A verdict range that begins or ends at a time that is no nominal time."""
         sentence = f"{self._not_nominal(at)}, but {_range(verdict)} begins or ends there"
-        return self._found("stray", at, sentence)
+        return self._make_finding("stray", at, sentence)
 
     def stray(self, row: Row) -> Finding:
         """An occurrence of a time that is no nominal time."""
@@ -80,12 +80,12 @@ class Words:
             f"{self._not_nominal(row.at)} under the trigger that held then, but occurrence {row.id} ({row.state}) was "
             "made for it"
         )
-        return self._found("stray", row.at, sentence, row.id)
+        return self._make_finding("stray", row.at, sentence, row.id)
 
     def paused(self, at: datetime, occurrence: int) -> Finding:
         """An occurrence that the schedule made during a pause."""
         sentence = f"{self._at(at)} was made as occurrence {occurrence} while the job was paused"
-        return self._found("stray", at, sentence, occurrence)
+        return self._make_finding("stray", at, sentence, occurrence)
 
     # --- runs -----------------------------------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class Words:
             f"{self._job!r} ran twice at a time: occurrence {second.occurrence} started at "
             f"{format_instant(second.started_at)}, but occurrence {first.occurrence} {ended}"
         )
-        return self._found("overlap", second.scheduled_for, sentence, first.occurrence, second.occurrence)
+        return self._make_finding("overlap", second.scheduled_for, sentence, first.occurrence, second.occurrence)
 
     def stuck(self, occurrence: Occurrence, cause: str, ago: timedelta) -> Finding:
         """A run of a dead node that was not taken over."""
@@ -181,13 +181,15 @@ class Words:
 
     # --- parts ----------------------------------------------------------------------------------------------------
 
-    def _found(self, kind: Kind, at: datetime | None, sentence: str, *occurrences: int, **fields: Any) -> Finding:
+    def _make_finding(
+        self, kind: Kind, at: datetime | None, sentence: str, *occurrences: int, **fields: Any
+    ) -> Finding:
         return Finding(kind=kind, job=self._job, scheduled_for=at, sentence=sentence, occurrences=occurrences, **fields)
 
     def _about(self, occurrence: Occurrence, kind: Kind, sentence: str) -> Finding:
         at = occurrence.scheduled_for
         name = f"{self._job!r} with key {occurrence.key!r}" if at is None else self._at(at)
-        return self._found(kind, at, f"{name} (occurrence {occurrence.id}) {sentence}", occurrence.id)
+        return self._make_finding(kind, at, f"{name} (occurrence {occurrence.id}) {sentence}", occurrence.id)
 
     def _at(self, at: datetime) -> str:
         return f"{self._job!r} at {format_instant(at)}"

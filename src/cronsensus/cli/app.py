@@ -67,7 +67,7 @@ def load_application(name: str | None = None, **flags: Any) -> Application:
     Raises:
         CommandError: there is no application, or it cannot be imported; the message says what to type.
     """
-    application = _found(name)
+    application = _find_application(name)
     if application is None:
         raise CommandError(
             "there is no application here",
@@ -77,7 +77,7 @@ def load_application(name: str | None = None, **flags: Any) -> Application:
     return apply_flags(application, **{key: value for key, value in flags.items() if value is not None})
 
 
-def _found(name: str | None = None) -> Application | None:
+def _find_application(name: str | None = None) -> Application | None:
     name = name or Invocation.current().app or read_settings().app
     return load_scheduler(name) if name else _discover()
 
@@ -113,7 +113,7 @@ def read_settled() -> Settings | None:
 
 def known_settings() -> tuple[Settings, str | None]:
     """Return the settings that a node would have here, and the application whose arguments are among them."""
-    application = _found()
+    application = _find_application()
     return (
         (read_settings(), None)
         if application is None
@@ -196,7 +196,7 @@ def _store() -> tuple[Store, bool]:
     # With --url on the command line nothing of the application can change the store. Otherwise its own url comes before
     # that of the environment, as in its nodes: a command must not read another store than they use.
     if Invocation.current().url is None:
-        application = _found()
+        application = _find_application()
         if application is not None:
             return apply_flags(application).scheduler.store, False
         if settings.source("url") == "default":

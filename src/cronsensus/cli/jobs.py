@@ -315,10 +315,8 @@ def rewind(names: tuple[str, ...], *, everything: bool, reason: str, by: str) ->
             if rewound.next_due is None
             else f"; next {exact_time(rewound.next_due, zone_of_job[name])} ({relative_time(rewound.next_due, now)})"
         )
-        begin, end = (
-            exact_time(rewound.watermark_seen, zone_of_job[name]),
-            exact_time(rewound.watermark, zone_of_job[name]),
-        )
+        begin = exact_time(rewound.watermark_seen, zone_of_job[name])
+        end = exact_time(rewound.watermark, zone_of_job[name])
         if rewound.watermark == rewound.watermark_seen:
             output.line(f"{name} goes by the zone rules of this machine{following}")
         else:

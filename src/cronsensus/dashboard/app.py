@@ -304,10 +304,8 @@ class _Pages:
         store, query = self.store, dict(request.query_params)
         now, after = store.now(), _number(query.get("after", ""))
         try:
-            search, problem = (
-                read_search(query, now, batch=_number(query.get("batch", "")), zone=_zone(request).zone),
-                "",
-            )
+            search = read_search(query, now, batch=_number(query.get("batch", "")), zone=_zone(request).zone)
+            problem = ""
         except InvalidOption as error:
             search, problem = RunSearch(), str(error)
         page = list_runs(store, search, after=after, limit=reads.PAGE)

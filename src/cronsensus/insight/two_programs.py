@@ -53,10 +53,8 @@ def describe_strangers(nodes: Sequence[SessionView]) -> str | None:
     ``None``: there are no such nodes.
     """
     for first, second in combinations(nodes, 2):
-        only_first, only_second = (
-            sorted(first.declares.keys() - second.declares),
-            sorted(second.declares.keys() - first.declares),
-        )
+        only_first = sorted(first.declares.keys() - second.declares)
+        only_second = sorted(second.declares.keys() - first.declares)
         if only_first and only_second and first.release != second.release:
             return f"{first.node} alone declares {_some(only_first)}, {second.node} alone {_some(only_second)}"
     return None

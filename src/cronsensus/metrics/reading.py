@@ -215,10 +215,8 @@ class Troubles:
     def learn_troubles(self, store: Store, now: datetime) -> None:
         """Read what has happened since the last time."""
         if self._mark is None:
-            begin, newest_range = (
-                to_micros(now - FIRST_WINDOW),
-                max((event.id for event in store.decided(after=-1)), default=0),
-            )
+            begin = to_micros(now - FIRST_WINDOW)
+            newest_range = max((event.id for event in store.decided(after=-1)), default=0)
             ranges = max(0, newest_range - RANGE_OVERLAP)
             self._mark = Mark(begin, ranges, begin, ranges)
         events, self._mark = read_events(store, self._mark)

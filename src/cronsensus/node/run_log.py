@@ -147,10 +147,8 @@ class RunLog:
         self._stats.taken_over += len(takeovers)
         for takeover in takeovers:
             fields = {"job": takeover.job, "run": takeover.id, "key": takeover.key, "token": takeover.token}
-            run_name, node = (
-                takeover.key.removeprefix(SCHEDULED_KEY_PREFIX),
-                names.get(takeover.session, f"session {takeover.session}"),
-            )
+            run_name = takeover.key.removeprefix(SCHEDULED_KEY_PREFIX)
+            node = names.get(takeover.session, f"session {takeover.session}")
             if takeover.became is State.FAILED:
                 # The template has the job's name, as for a function that raised: tools group by it.
                 _log.error(

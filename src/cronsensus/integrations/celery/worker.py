@@ -173,7 +173,7 @@ class Guard:
         """Put the message back for later: publish a copy, because ``Ignore`` acknowledges this one."""
         request = task.request
         copies = int((request.headers or {}).get(COPY_COUNT_HEADER, 0))
-        wait = min(_longest_wait(self._app), FIRST_COPY_DELAY * 2**copies)
+        wait = min(_longest_copy_delay(self._app), FIRST_COPY_DELAY * 2**copies)
         try:
             publish_copy(task, countdown=wait, headers={COPY_COUNT_HEADER: copies + 1})
         except Exception as error:
@@ -220,7 +220,7 @@ class Guard:
         self._part.close()
 
 
-def _longest_wait(app: Any) -> float:
+def _longest_copy_delay(app: Any) -> float:
     """Return for how long a copy may wait, in seconds.
 
     Redis restores what waits for longer than the visibility timeout, so that each copy would become two.

@@ -13,11 +13,8 @@ from cronsensus.timing.instants import to_micros
 def rewind_job(tx: Transaction, rewind: Rewind, *, by: str, why: str) -> bool:
     """Rewind a job. Safe: its row is locked, and the UPDATE compares watermark, revision and pause again."""
     row = living_job(rewind.job, find_locked(tx, rewind.job))
-    seen_watermark, watermark, era_began = (
-        to_micros(rewind.watermark_seen),
-        to_micros(rewind.watermark),
-        to_micros(rewind.eras[-1].since),
-    )
+    seen_watermark, watermark = to_micros(rewind.watermark_seen), to_micros(rewind.watermark)
+    era_began = to_micros(rewind.eras[-1].since)
     if row.paused_at is not None or (row.watermark, row.revision) != (seen_watermark, rewind.revision):
         return False
     tx.send(

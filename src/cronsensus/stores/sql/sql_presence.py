@@ -102,10 +102,8 @@ class PresenceStore(SqlStore):
     def _signs(self, sessions: Collection[str]) -> dict[str, bool]:
         with self._glance_transaction() as tx:
             session_ids = sorted(set(sessions))
-            records, present = (
-                tx.send("signs", sessions=session_ids, space=tx.namespace),
-                self._list_present(tx, session_ids),
-            )
+            records = tx.send("signs", sessions=session_ids, space=tx.namespace)
+            present = self._list_present(tx, session_ids)
             if present is None:
                 return {}
             return {row.id: row.id in present for row in records.rows if row.id in present or row.shown == 1}
