@@ -433,7 +433,7 @@ class Round:
         """Take over dead sessions, declare again, prune; return whether there may be more to do now."""
         now = self._clock.monotonic()
         judged_sessions = view.holders if self._settings.fast_evidence else ()
-        dead = frozenset(view.id for view in judged_sessions if view.id != lease.session and self._evidence(view))
+        dead = frozenset(held.id for held in judged_sessions if held.id != lease.session and self._evidence(held))
         upkeep, self._memory = decide.plan_upkeep(self._memory, view, self._collect_facts(lease, dead), now)
         more_to_do = False
         if upkeep.reclaim is not None:
